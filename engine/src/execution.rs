@@ -2,7 +2,7 @@
 //!
 //!   decide (&Execution, &Command, &LoadedPayloads) → the events that a command causes, or a rejection
 //!   follow (&Execution, Now, &LoadedPayloads)      → the next automatic events, for the driver alone
-//!   evolve (Execution, &RecordedEvent)             → the next state; the only code that changes the state
+//!   evolve (Execution, &RecordedEvent)             → the next state; nothing else can change an execution
 //!   due    (&Execution)                            → the calls whose intent is durable, and when to wake up
 //!
 //! The next action is derived from the state each time (`next_action`), so crash recovery needs no code path
@@ -32,12 +32,12 @@ pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
 pub use command::{ActionFacts, AgentReport, Command, FACTS_BYTES_MAX, Refusal, ReportedOutcome};
 pub use decide::{Rejection, StartContext, build_start_event, check_corrected_answer, decide};
 pub use due::{CallId, CallKind, DueCall, DueWork, due};
-pub use evolve::{CorruptJournal, RecordedEvent, evolve, initial_state};
+pub use evolve::{CorruptJournal, Execution, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};
 pub use state::{
-    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalAnswer, ApprovalGate, Execution, PayloadRef, Phase,
-    RetryState, StepApproval, StepFailure, StepState, UndoApproval, UndoProgress, UnwindProposal,
+    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalAnswer, ApprovalGate, ExecutionState, PayloadRef,
+    Phase, RetryState, StepApproval, StepFailure, StepState, UndoApproval, UndoProgress, UnwindProposal,
 };
 
 use crate::event::Event;

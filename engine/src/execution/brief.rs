@@ -1,8 +1,8 @@
 //! The recovery brief: which steps are done, which are not, and what can be undone, in which order, by which
 //! calls.
 
+use super::evolve::Execution;
 use super::follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, load_scope};
-use super::state::Execution;
 use super::unwind::effect_remains;
 use crate::id::{StepId, StepNo};
 use crate::plan::{CompensationWork, StepWork};

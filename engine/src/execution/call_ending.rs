@@ -1,7 +1,7 @@
 //! How a call ended: the fields that the end events of attempts and of compensations share.
 
 use super::due::{CallId, CallKind};
-use super::state::Execution;
+use super::evolve::Execution;
 use crate::event::{AttemptEnded, CompensationEnded, Event, LateAnswer, LateCompensation, PayloadDigest};
 use crate::id::StepId;
 use crate::policy::{ErrorCategory, Outcome};

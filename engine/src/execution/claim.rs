@@ -4,7 +4,8 @@
 use serde_json::Value;
 
 use super::command::{ActionFacts, AgentReport, Refusal};
-use super::state::{Execution, StepState};
+use super::evolve::Execution;
+use super::state::StepState;
 use crate::id::{NodeId, StepNo};
 
 /// How long a claim lasts after it was made or renewed, in milliseconds.

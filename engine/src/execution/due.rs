@@ -7,7 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
 use super::attempt::{ProbeState, QuestionReply};
-use super::state::{Execution, PayloadRef};
+use super::evolve::Execution;
+use super::state::{ExecutionState, PayloadRef};
 use crate::chain::Digest;
 use crate::id::StepNo;
 use crate::plan::{StepWork, TOOL_TIMEOUT_MS};
@@ -133,7 +134,7 @@ fn outbound_idempotency_key(execution: &Execution, step: StepNo, which: &str) ->
 
 /// The next time at which something will happen by itself; `None` where nothing will. Leaves out a paused
 /// execution and retries that a question holds up: they would wake the runner for nothing.
-fn wake_at(execution: &Execution) -> Option<i64> {
+fn wake_at(execution: &ExecutionState) -> Option<i64> {
     if execution.paused {
         return None;
     }
@@ -145,7 +146,7 @@ fn wake_at(execution: &Execution) -> Option<i64> {
 }
 
 /// When an agent's step or compensation becomes unknown, in Unix milliseconds; `None`: it has no timeout.
-pub(super) fn agent_deadline_ms(execution: &Execution, call: CallId) -> Option<i64> {
+pub(super) fn agent_deadline_ms(execution: &ExecutionState, call: CallId) -> Option<i64> {
     let spec = execution.plan.step(call.step);
     let timeout_ms = match call.kind {
         CallKind::Run | CallKind::Probe => agent_timeout_ms(&spec.work, spec.timeout_ms),

@@ -7,11 +7,12 @@ mod late;
 mod records;
 mod undo;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::claim::Claim;
 use super::state::{
-    ApprovalAnswer, ApprovalGate, Execution, PayloadRef, Phase, StepApproval, StepFailure, StepState,
+    ApprovalAnswer, ApprovalGate, ExecutionState, PayloadRef, Phase, StepApproval, StepFailure, StepState,
     UnwindProposal,
 };
 use crate::event::{self, Event, ExecutionStarted, PayloadDigest};
@@ -19,6 +20,18 @@ use crate::id::{Epoch, Position, StepId, StepNo};
 use crate::plan::Plan;
 use crate::policy::{EndStatus, ErrorCategory, ExecutionStatus, PlanApproval, StepStatus};
 use crate::tool_policy::StepRules;
+
+/// An execution as its journal entries fold to it: readable as its state, and changed by `evolve` alone.
+#[derive(Clone, Debug)]
+pub struct Execution(ExecutionState);
+
+impl Deref for Execution {
+    type Target = ExecutionState;
+
+    fn deref(&self) -> &ExecutionState {
+        &self.0
+    }
+}
 
 /// An event with its position and time (Unix milliseconds) in the journal.
 #[derive(Clone, Debug)]
@@ -47,7 +60,7 @@ pub fn initial_state(
     let gate =
         if plan.policy.approval == PlanApproval::Plan { ApprovalGate::Due } else { ApprovalGate::Open };
     let payload_ref = |digest: PayloadDigest| PayloadRef { position, digest };
-    let mut execution = Execution {
+    let mut state = ExecutionState {
         id: started.id.clone(),
         plan_ref: started.plan.clone(),
         inputs: started.inputs.map(payload_ref),
@@ -82,24 +95,27 @@ pub fn initial_state(
         salt,
         index: Default::default(),
     };
-    execution.build_index();
-    execution
+    state.build_index();
+    Execution(state)
 }
 
 /// The state after one more entry.
-pub fn evolve(mut execution: Execution, recorded: &RecordedEvent) -> Result<Execution, CorruptJournal> {
-    execution.add_active_time(recorded.at_ms);
-    match execution.apply(recorded) {
+pub fn evolve(
+    Execution(mut state): Execution,
+    recorded: &RecordedEvent,
+) -> Result<Execution, CorruptJournal> {
+    state.add_active_time(recorded.at_ms);
+    match state.apply(recorded) {
         Ok(()) => {
-            execution.position = recorded.position;
-            execution.version += 1;
-            Ok(execution)
+            state.position = recorded.position;
+            state.version += 1;
+            Ok(Execution(state))
         }
         Err(why) => Err(CorruptJournal { position: recorded.position, why }),
     }
 }
 
-impl Execution {
+impl ExecutionState {
     /// Adds the time since the last entry, unless paused or blocked. Only for plans with a time limit,
     /// because deriving the status at every entry costs time.
     fn add_active_time(&mut self, at_ms: i64) {

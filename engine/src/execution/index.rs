@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::attempt::{Attempt, ProbeState};
 use super::due::{CallId, CallKind};
-use super::state::{Execution, Phase, StepState};
+use super::state::{ExecutionState, Phase, StepState};
 use crate::id::StepNo;
 use crate::plan::{Dependency, Step};
 use crate::policy::{EndStatus, FailureAction, Outcome, StepStatus};
@@ -168,7 +168,7 @@ enum DependencyState {
     Unsatisfiable,
 }
 
-impl Execution {
+impl ExecutionState {
     /// Fills the index of an execution whose steps are all pending.
     pub(super) fn build_index(&mut self) {
         self.index.counts[StepStatus::Pending as usize] = self.steps.len() as u32;
@@ -331,7 +331,7 @@ impl Execution {
     }
 }
 
-impl Execution {
+impl ExecutionState {
     /// Asserts that the index equals the one derived from all steps. For tests.
     #[doc(hidden)]
     pub fn check_index(&self) {

@@ -3,7 +3,7 @@
 
 use super::due::{CallId, CallKind, agent_deadline_ms};
 use super::index::Rank;
-use super::state::{ApprovalGate, Execution, Phase, UnwindProposal};
+use super::state::{ApprovalGate, ExecutionState, Phase, UnwindProposal};
 use super::unwind;
 use crate::id::StepNo;
 use crate::policy::{EndStatus, ErrorCategory, FailureAction, OnFailure, Outcome, StepStatus};
@@ -41,7 +41,7 @@ pub(super) enum NextAction {
 }
 
 /// The next automatic action; `None` where the execution waits for a call, a person, an agent or a time.
-pub(super) fn next_action(execution: &Execution, now_ms: i64) -> Option<NextAction> {
+pub(super) fn next_action(execution: &ExecutionState, now_ms: i64) -> Option<NextAction> {
     if execution.ended.is_some() || execution.paused {
         return None;
     }
@@ -60,7 +60,7 @@ pub(super) fn next_action(execution: &Execution, now_ms: i64) -> Option<NextActi
 }
 
 /// The next probe. None starts while stopping, nor beyond the budget of calls, except in an unwinding.
-fn next_probe(execution: &Execution) -> Option<NextAction> {
+fn next_probe(execution: &ExecutionState) -> Option<NextAction> {
     let is_unwinding = execution.phase == Phase::Unwind;
     if execution.stop.is_some() || !(is_unwinding || execution.has_calls_left()) {
         return None;
@@ -69,7 +69,7 @@ fn next_probe(execution: &Execution) -> Option<NextAction> {
 }
 
 /// Proposes a requested unwinding once no call is in flight; starts it where nothing is left to undo.
-fn propose_unwind(execution: &Execution) -> Option<NextAction> {
+fn propose_unwind(execution: &ExecutionState) -> Option<NextAction> {
     if execution.awaits_undo_approval() || !execution.index.open_tool_calls.is_empty() {
         return None;
     }
@@ -78,7 +78,7 @@ fn propose_unwind(execution: &Execution) -> Option<NextAction> {
 
 /// While stopping, cancels unstarted steps and gives up agents' calls; at any time, gives up those past their
 /// deadline.
-fn cancel_or_give_up(execution: &Execution, now_ms: i64) -> Option<NextAction> {
+fn cancel_or_give_up(execution: &ExecutionState, now_ms: i64) -> Option<NextAction> {
     let index = &execution.index;
     if execution.is_stopping() {
         if index.count(StepStatus::Pending) + index.count(StepStatus::AwaitingApproval) > 0 {
@@ -95,7 +95,7 @@ fn cancel_or_give_up(execution: &Execution, now_ms: i64) -> Option<NextAction> {
 }
 
 /// Settles or retries a step whose attempt has ended; `None` while it waits for the time of its retry.
-fn settle_or_retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<NextAction> {
+fn settle_or_retry(execution: &ExecutionState, no: StepNo, now_ms: i64) -> Option<NextAction> {
     let step = execution.step(no);
     let attempt = step.last_attempt()?;
     if step.attempts.iter().any(|attempt| attempt.has_succeeded()) {
@@ -123,7 +123,7 @@ fn settle_or_retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Nex
 }
 
 /// Whether the step is retried automatically: after a takeover, or by its own `retry`.
-fn may_retry(execution: &Execution, no: StepNo) -> bool {
+fn may_retry(execution: &ExecutionState, no: StepNo) -> bool {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
     let Some(last) = step.last_attempt().filter(|last| !last.by_agent && !last.ended_with_question()) else {
         return false;
@@ -133,7 +133,7 @@ fn may_retry(execution: &Execution, no: StepNo) -> bool {
 }
 
 /// Ends a cancelled or abandoned execution once no call is in flight.
-fn finish_stop(execution: &Execution, end: EndStatus) -> Option<NextAction> {
+fn finish_stop(execution: &ExecutionState, end: EndStatus) -> Option<NextAction> {
     if !execution.index.open_tool_calls.is_empty() {
         return None;
     }
@@ -145,7 +145,7 @@ fn finish_stop(execution: &Execution, end: EndStatus) -> Option<NextAction> {
 }
 
 /// The next action before any unwinding: handle failures, start steps, then conclude.
-fn next_forward_action(execution: &Execution) -> Option<NextAction> {
+fn next_forward_action(execution: &ExecutionState) -> Option<NextAction> {
     if execution.gate != ApprovalGate::Open {
         return None;
     }
@@ -158,7 +158,7 @@ fn next_forward_action(execution: &Execution) -> Option<NextAction> {
 }
 
 /// The next step to start; `None` where none is ready or no slot is free.
-pub(super) fn next_startable_step(execution: &Execution) -> Option<StepNo> {
+pub(super) fn next_startable_step(execution: &ExecutionState) -> Option<StepNo> {
     let index = &execution.index;
     let occupied = index.occupied_slots();
     let is_full = match execution.plan.policy.concurrency {
@@ -181,7 +181,7 @@ pub(super) fn next_startable_step(execution: &Execution) -> Option<StepNo> {
 }
 
 /// What follows when no step can start: the end, or what `on_failure` says; `None` while something is open.
-fn conclude_forward(execution: &Execution) -> Option<NextAction> {
+fn conclude_forward(execution: &ExecutionState) -> Option<NextAction> {
     let index = &execution.index;
     if !index.open_tool_calls.is_empty() || index.count(StepStatus::Running) > 0 {
         return None;
@@ -236,7 +236,7 @@ impl ReachedLimit {
     }
 }
 
-impl Execution {
+impl ExecutionState {
     /// Whether the budget has room for another call.
     fn has_calls_left(&self) -> bool {
         self.plan.policy.max_calls.is_none_or(|limit| self.calls_made < limit)

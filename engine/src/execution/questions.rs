@@ -2,7 +2,9 @@
 
 use super::attempt::Attempt;
 use super::due::CallKind;
-use super::state::{ApprovalAnswer, ApprovalGate, Execution, PayloadRef, Phase, StepState, UnwindProposal};
+use super::state::{
+    ApprovalAnswer, ApprovalGate, ExecutionState, PayloadRef, Phase, StepState, UnwindProposal,
+};
 use crate::id::StepNo;
 use crate::policy::{FailureAction, OnFailure, StepAnswer, StepStatus};
 
@@ -37,7 +39,7 @@ pub enum QuestionSubject {
 }
 
 /// All open questions; of an ended execution only the proposed undo.
-pub fn questions(execution: &Execution) -> Vec<Question> {
+pub fn questions(execution: &ExecutionState) -> Vec<Question> {
     let execution_wide = [
         (execution.gate == ApprovalGate::Asked && !execution.is_stopping(), QuestionSubject::PlanApproval),
         (execution.awaits_undo_approval(), QuestionSubject::UndoApproval),
@@ -62,7 +64,7 @@ pub fn questions(execution: &Execution) -> Vec<Question> {
 }
 
 /// The question about one step; `None` where it waits for nobody, or no answer is allowed.
-fn step_question(execution: &Execution, no: StepNo) -> Option<Question> {
+fn step_question(execution: &ExecutionState, no: StepNo) -> Option<Question> {
     let step = execution.step(no);
     let subject = match step.status() {
         StepStatus::AwaitingApproval if !execution.is_stopping() => QuestionSubject::StepApproval,
@@ -92,7 +94,7 @@ fn step_question(execution: &Execution, no: StepNo) -> Option<Question> {
 }
 
 /// Whether failed and unknown steps are presented as questions. (An answer is accepted at any time.)
-fn asks_about_failures(execution: &Execution) -> bool {
+fn asks_about_failures(execution: &ExecutionState) -> bool {
     let index = &execution.index;
     if execution.phase == Phase::Unwind {
         return false;
@@ -112,7 +114,7 @@ fn asks_about_failures(execution: &Execution) -> bool {
 }
 
 /// The answers that the step's state allows; empty where none is.
-pub fn allowed_answers(execution: &Execution, no: StepNo) -> Vec<StepAnswer> {
+pub fn allowed_answers(execution: &ExecutionState, no: StepNo) -> Vec<StepAnswer> {
     use StepAnswer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
     let step = execution.step(no);
     if execution.ended.is_some()
@@ -141,7 +143,7 @@ fn is_agent_undoing(step: &StepState) -> bool {
     step.last_compensation().is_some_and(|last| last.by_agent && last.is_open())
 }
 
-impl Execution {
+impl ExecutionState {
     /// Whether `questions` would return any, without building them: evaluated after every entry.
     pub(super) fn has_questions(&self) -> bool {
         let index = &self.index;

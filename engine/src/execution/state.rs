@@ -57,9 +57,9 @@ pub struct UndoApproval {
     pub pin: Option<Digest>,
 }
 
-/// The folded state of one execution.
+/// The folded state of one execution; an `Execution` lets others read it.
 #[derive(Clone, Debug)]
-pub struct Execution {
+pub struct ExecutionState {
     pub id: ExecutionId,
     pub plan: Arc<Plan>,
     pub plan_ref: PlanRef,
@@ -134,7 +134,7 @@ pub enum AnnotationKind {
 /// The folded state of one step.
 #[derive(Clone, Debug, Default)]
 pub struct StepState {
-    /// Only `Execution::set_status` changes it, which maintains the index.
+    /// Only `ExecutionState::set_status` changes it, which maintains the index.
     pub(super) status: StepStatus,
     pub attempts: Vec<Attempt>,
     /// The attempts at undoing the step.
@@ -361,7 +361,7 @@ impl StepState {
     }
 }
 
-impl Execution {
+impl ExecutionState {
     pub fn step(&self, no: StepNo) -> &StepState {
         &self.steps[no.index()]
     }

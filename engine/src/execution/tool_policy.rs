@@ -1,7 +1,7 @@
 //! Applies the tool policies to an execution's timeouts, retries, pins and approvals.
 
 use super::due::{CallId, CallKind};
-use super::state::{Execution, UndoApproval};
+use super::state::{ExecutionState, UndoApproval};
 use crate::chain::Digest;
 use crate::id::StepNo;
 use crate::plan::{Compensation, RetryPolicy, Step};
@@ -10,7 +10,7 @@ use crate::tool_policy::ToolPolicy;
 /// How often a step's call is repeated automatically after takeovers; after that a person is asked.
 pub(super) const TAKEOVER_REPEATS_MAX: u32 = 3;
 
-impl Execution {
+impl ExecutionState {
     /// The policy of a tool; `None` where the step calls no tool or the tool has no policy.
     fn tool_policy(&self, tool: Option<&str>) -> Option<&ToolPolicy> {
         tool.and_then(|tool| self.tool_policies.get(tool))

@@ -2,12 +2,12 @@
 //! dependency order.
 
 use super::next::NextAction;
-use super::state::Execution;
+use super::state::ExecutionState;
 use crate::id::StepNo;
 use crate::policy::{EndStatus, Reversibility};
 
 /// The next action of an unwinding; `None` while it waits for a call, an answer, an approval or a retry.
-pub(super) fn next_unwind_action(execution: &Execution, now_ms: i64) -> Option<NextAction> {
+pub(super) fn next_unwind_action(execution: &ExecutionState, now_ms: i64) -> Option<NextAction> {
     if execution.has_open_forward_calls() || !execution.index.undo_failed.is_empty() {
         return None;
     }
@@ -19,7 +19,7 @@ pub(super) fn next_unwind_action(execution: &Execution, now_ms: i64) -> Option<N
 }
 
 /// Retries or gives up a compensation that ended unsuccessfully; `None` while it waits.
-fn retry_or_give_up(execution: &Execution, no: StepNo, now_ms: i64) -> Option<NextAction> {
+fn retry_or_give_up(execution: &ExecutionState, no: StepNo, now_ms: i64) -> Option<NextAction> {
     let step = execution.step(no);
     if !may_retry_compensation(execution, no) {
         return Some(NextAction::GiveUpCompensation(no));
@@ -35,7 +35,7 @@ fn retry_or_give_up(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Ne
 }
 
 /// Whether the step's last compensation may be retried automatically, by its own `retry`.
-pub(super) fn may_retry_compensation(execution: &Execution, no: StepNo) -> bool {
+pub(super) fn may_retry_compensation(execution: &ExecutionState, no: StepNo) -> bool {
     let step = execution.step(no);
     let (Some(spec), Some(last)) = (&execution.plan.step(no).compensation, step.last_compensation()) else {
         return false;
@@ -46,7 +46,7 @@ pub(super) fn may_retry_compensation(execution: &Execution, no: StepNo) -> bool 
 
 /// Starts the compensation of the newest step that no other step to be undone depends on, if a slot is free.
 /// A compensation between two tries keeps its slot, unless a dependent whose success arrived late goes first.
-fn start_next_compensation(execution: &Execution) -> Option<NextAction> {
+fn start_next_compensation(execution: &ExecutionState) -> Option<NextAction> {
     let index = &execution.index;
     let open = index.open_tool_calls.len() + index.open_agent_calls.len();
     let between_tries =
@@ -66,13 +66,13 @@ fn start_next_compensation(execution: &Execution) -> Option<NextAction> {
 }
 
 /// Compensates the step's newest attempt that is to be undone.
-fn compensate_newest_attempt(execution: &Execution, no: StepNo) -> Option<NextAction> {
+fn compensate_newest_attempt(execution: &ExecutionState, no: StepNo) -> Option<NextAction> {
     let attempt = *execution.step(no).attempts_to_undo(execution.rules(no)).last()?;
     Some(NextAction::Compensate { step: no, attempt })
 }
 
 /// Ends the unwinding once nothing is to be undone or in flight: `failed` where an effect remains.
-fn end_unwind(execution: &Execution) -> Option<NextAction> {
+fn end_unwind(execution: &ExecutionState) -> Option<NextAction> {
     let index = &execution.index;
     if !index.to_undo.is_empty() || !index.open_tool_calls.is_empty() || !index.open_agent_calls.is_empty() {
         return None;
@@ -85,7 +85,7 @@ fn end_unwind(execution: &Execution) -> Option<NextAction> {
 }
 
 /// Whether an effect of the step may remain: it cannot be undone, was left in place, or only partly undone.
-pub(super) fn effect_remains(execution: &Execution, no: StepNo) -> bool {
+pub(super) fn effect_remains(execution: &ExecutionState, no: StepNo) -> bool {
     let (rules, step) = (execution.rules(no), execution.step(no));
     let is_partly_undone = !step.undo.undone.is_empty() && rules.cancellable != Reversibility::Reversible;
     is_partly_undone || !step.attempts_to_undo(rules).is_empty()

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{
-    ActionFacts, AgentReport, CallKind, Command, Execution, Phase, Question, QuestionSubject, due, questions,
+    ActionFacts, AgentReport, CallKind, Command, Execution, ExecutionState, Phase, Question, QuestionSubject,
+    due, questions,
 };
 use actbook_engine::id::{Epoch, StepNo};
 use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, Outcome, StepAnswer};
@@ -492,9 +493,9 @@ fn reply() -> Value {
 
 /// The whole state of an execution except its plan, as text.
 fn state_text(execution: &Execution) -> String {
-    let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, undo_requested, .. } =
-        execution;
-    let Execution {
+    let ExecutionState { steps, epoch, paused, stop, phase, ended, gate, proposal, undo_requested, .. } =
+        &**execution;
+    let ExecutionState {
         calls_made,
         past_point_of_no_return,
         active_ms,
@@ -506,7 +507,7 @@ fn state_text(execution: &Execution) -> String {
         erased,
         annotations,
         ..
-    } = execution;
+    } = &**execution;
     format!(
         "{steps:?} {epoch:?} {paused} {stop:?} {phase:?} {ended:?} {gate:?} {proposal:?} {undo_requested} \
          {calls_made} {past_point_of_no_return} {active_ms} {last_entry_at_ms} {position:?} {version} \

@@ -144,7 +144,7 @@ impl Service {
     ) -> Result<(), Error> {
         let execution = self.fold(self.find(id).await?.stream)?;
         let arguments = check_corrected_answer(&execution, step, answer, arguments)?;
-        let plan = execution.plan;
+        let plan = &execution.plan;
         let tool = plan.find_step(step).and_then(|no| plan.step(no).tool().map(str::to_owned));
         let Some(tool) = tool else { return Ok(()) };
         let described = self.tools.describe(&tool).await;

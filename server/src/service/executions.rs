@@ -330,7 +330,7 @@ impl Service {
     /// here.
     pub async fn adopt(&self, caller: &Caller, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
-        let plan = self.fold(found.stream)?.plan;
+        let plan = self.fold(found.stream)?.plan.clone();
         let servers = named_tools(&plan).into_iter().filter_map(|(_, tool)| tool.split_once('/'));
         if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.tools.has_server(server)) {
             let message = format!("its plan needs the server `{missing}`, which is not configured here");

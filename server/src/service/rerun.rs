@@ -52,7 +52,8 @@ impl Service {
         for name in &left_out {
             inputs.remove(name);
         }
-        Ok(ExecutedPlan { reference: execution.plan_ref, plan: execution.plan, inputs, left_out })
+        let (reference, plan) = (execution.plan_ref.clone(), execution.plan.clone());
+        Ok(ExecutedPlan { reference, plan, inputs, left_out })
     }
 
     /// Checks a saved plan again, because its tools may have changed. Findings that refuse only new versions

@@ -2,9 +2,10 @@
 
 use super::super::NewEvent;
 use super::super::command::Refusal;
+use super::super::evolve::Execution;
 use super::super::follow::{LoadedPayloads, undo_calls};
 use super::super::questions::allowed_answers;
-use super::super::state::{Execution, Phase, UnwindProposal};
+use super::super::state::{Phase, UnwindProposal};
 use super::answer::answer_not_allowed;
 use super::{Rejection, find_step};
 use crate::event::{UndoAsked, UndoCall, UnwindProposed, UnwindStarted};

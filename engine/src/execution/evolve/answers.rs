@@ -1,13 +1,13 @@
 //! Folds the answers of a person or an agent about a step, or about its compensation.
 
 use super::super::attempt::{Attempt, QuestionReply, ToolQuestion};
-use super::super::state::{ApprovalAnswer, Execution, PayloadRef, RetryState};
+use super::super::state::{ApprovalAnswer, ExecutionState, PayloadRef, RetryState};
 use super::{RecordedEvent, is_undoing};
 use crate::event::{self, PayloadDigest};
 use crate::id::StepNo;
 use crate::policy::{EndStatus, Outcome, StepAnswer, StepStatus};
 
-impl Execution {
+impl ExecutionState {
     /// Applies an answer to its step, or stops the execution on `abandon`.
     pub(super) fn decided(&mut self, event: &event::Decided, recorded: &RecordedEvent) -> Result<(), String> {
         let payload_ref = |digest: PayloadDigest| PayloadRef { position: recorded.position, digest };

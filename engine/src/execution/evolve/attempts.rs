@@ -3,13 +3,13 @@
 use super::super::attempt::{Attempt, ProbeState, ToolQuestion};
 use super::super::call_ending::CallEnding;
 use super::super::due::{CallId, CallKind};
-use super::super::state::{Execution, PayloadRef, StepFailure};
+use super::super::state::{ExecutionState, PayloadRef, StepFailure};
 use super::super::tool_policy::TAKEOVER_REPEATS_MAX;
 use crate::event::{self, ProbeFinding};
 use crate::id::{StepId, StepNo};
 use crate::policy::{Outcome, StepStatus};
 
-impl Execution {
+impl ExecutionState {
     pub(super) fn attempt_started(
         &mut self,
         event: &event::AttemptStarted,

@@ -1,13 +1,13 @@
 //! Folds late outcomes: an attempt is settled after its end, and a failure may be cleared by it.
 
 use super::super::due::{CallId, CallKind};
-use super::super::state::{Execution, PayloadRef, StepFailure, UnwindProposal};
+use super::super::state::{ExecutionState, PayloadRef, StepFailure, UnwindProposal};
 use super::is_undoing;
 use crate::event;
 use crate::id::StepNo;
 use crate::policy::{Outcome, StepStatus};
 
-impl Execution {
+impl ExecutionState {
     /// Sets a step's status after one of its attempts was settled: succeeded if any attempt has, else failed.
     pub(super) fn settle_from_attempts(&mut self, no: StepNo, at_ms: i64) {
         if self.step(no).attempts.iter().any(|attempt| attempt.has_succeeded()) {

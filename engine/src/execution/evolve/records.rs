@@ -2,13 +2,13 @@
 
 use super::super::attempt::Attempt;
 use super::super::due::CallKind;
-use super::super::state::{ANNOTATIONS_MAX, Annotation, AnnotationKind, Execution, PayloadRef};
+use super::super::state::{ANNOTATIONS_MAX, Annotation, AnnotationKind, ExecutionState, PayloadRef};
 use super::RecordedEvent;
 use crate::event;
 use crate::id::{StepId, StepNo};
 use crate::policy::Outcome;
 
-impl Execution {
+impl ExecutionState {
     pub(super) fn action_recorded(
         &mut self,
         event: &event::ActionRecorded,

@@ -2,14 +2,14 @@
 
 use super::super::attempt::Attempt;
 use super::super::due::CallKind;
-use super::super::state::{Execution, PayloadRef, Phase, StepFailure, UndoApproval, UnwindProposal};
+use super::super::state::{ExecutionState, PayloadRef, Phase, StepFailure, UndoApproval, UnwindProposal};
 use super::super::unwind;
 use crate::event::{self, UndoCall};
 use crate::id::{Position, StepNo};
 use crate::plan::CompensationWork;
 use crate::policy::{ErrorCategory, Outcome, StepStatus};
 
-impl Execution {
+impl ExecutionState {
     pub(super) fn unwind_started(&mut self, calls: &[UndoCall]) -> Result<(), String> {
         self.unwind_approved()?;
         self.store_undo_approvals(calls)?;
