@@ -105,12 +105,10 @@ pub fn evolve(
     recorded: &RecordedEvent,
 ) -> Result<Execution, CorruptJournal> {
     state.add_active_time(recorded.at_ms);
-    match state.apply(recorded) {
-        Ok(()) => {
-            state.position = recorded.position;
-            state.version += 1;
-            Ok(Execution(state))
-        }
+    state.position = recorded.position;
+    state.version += 1;
+    match state.apply(&recorded.event) {
+        Ok(()) => Ok(Execution(state)),
         Err(why) => Err(CorruptJournal { position: recorded.position, why }),
     }
 }
@@ -131,11 +129,24 @@ impl ExecutionState {
         self.plan.find_step(id.as_str()).ok_or_else(|| format!("the plan has no step `{id}`"))
     }
 
+    /// The payload of the entry that is being folded.
+    fn own_payload(&self, digest: Option<PayloadDigest>) -> Option<PayloadRef> {
+        digest.map(|digest| PayloadRef { position: self.position, digest })
+    }
+
+    /// The failure that the entry being folded records; `None` where it names no category.
+    fn own_failure(
+        &self,
+        category: Option<ErrorCategory>,
+        error: Option<PayloadDigest>,
+    ) -> Option<StepFailure> {
+        category.map(|category| StepFailure { category, detail: self.own_payload(error) })
+    }
+
     /// Applies one event by the handler of its name; `Err` says why the event cannot follow from the state.
-    fn apply(&mut self, recorded: &RecordedEvent) -> Result<(), String> {
-        let at_ms = recorded.at_ms;
-        let payload_ref = |digest: PayloadDigest| PayloadRef { position: recorded.position, digest };
-        match &recorded.event {
+    /// Position and time of the event's entry are in the state already.
+    fn apply(&mut self, event: &Event) -> Result<(), String> {
+        match event {
             Event::PlanSaved(_)
             | Event::PlanDeleted(_)
             | Event::ToolAccepted(_)
@@ -149,54 +160,44 @@ impl ExecutionState {
             Event::PlanApprovalAsked(_) => self.gate = ApprovalGate::Asked,
             Event::PlanApproved(_) => self.gate = ApprovalGate::Open,
             Event::PlanRejected(_) => self.set_stop(EndStatus::Cancelled),
-            Event::ApprovalAsked(event) => self.approval_asked(event, event.arguments.map(payload_ref))?,
+            Event::ApprovalAsked(event) => self.approval_asked(event)?,
             Event::StepApproved(event) => self.step_approved(&event.step)?,
-            Event::StepRejected(event) => self.step_rejected(event, at_ms)?,
-            Event::AttemptStarted(event) => {
-                self.attempt_started(event, event.arguments.map(payload_ref), at_ms)?
-            }
+            Event::StepRejected(event) => self.step_rejected(event)?,
+            Event::AttemptStarted(event) => self.attempt_started(event)?,
             Event::TaskAccepted(event) => self.task_accepted(event)?,
-            Event::AgentStarted(event) => self.agent_started(event, at_ms)?,
-            Event::AttemptEnded(event) => self.attempt_ended(event, event.result.map(payload_ref), at_ms)?,
-            Event::LateAnswer(event) => self.late_answer(event, event.result.map(payload_ref), at_ms)?,
+            Event::AgentStarted(event) => self.agent_started(event)?,
+            Event::AttemptEnded(event) => self.attempt_ended(event)?,
+            Event::LateAnswer(event) => self.late_answer(event)?,
             Event::RetryScheduled(event) => self.retry_scheduled(event)?,
-            Event::ProbeStarted(event) => self.probe_started(event, payload_ref(event.arguments))?,
-            Event::ProbeEnded(event) => self.probe_ended(event, event.result.map(payload_ref), at_ms)?,
-            Event::StepFailed(event) => self.step_failed(event, event.result.map(payload_ref), at_ms)?,
-            Event::StepUnknown(event) => self.step_unknown(event, at_ms)?,
-            Event::StepSucceeded(event) => self.succeed_step(self.find_step(&event.step)?, at_ms),
+            Event::ProbeStarted(event) => self.probe_started(event)?,
+            Event::ProbeEnded(event) => self.probe_ended(event)?,
+            Event::StepFailed(event) => self.step_failed(event)?,
+            Event::StepUnknown(event) => self.step_unknown(event)?,
+            Event::StepSucceeded(event) => self.succeed_step(self.find_step(&event.step)?),
             Event::StepSkipped(event) => {
-                self.end_step(self.find_step(&event.step)?, StepStatus::Skipped, None, at_ms)
+                self.end_step(self.find_step(&event.step)?, StepStatus::Skipped, None)
             }
             Event::CompensationGivenUp(event) => {
                 self.set_status(self.find_step(&event.step)?, StepStatus::CompensationFailed, None);
             }
-            Event::FailureHandled(event) => self.failure_handled(event, at_ms)?,
-            Event::StepsCancelled(event) => {
-                self.end_steps(&event.steps, StepStatus::Cancelled, None, at_ms)?
-            }
+            Event::FailureHandled(event) => self.failure_handled(event)?,
+            Event::StepsCancelled(event) => self.end_steps(&event.steps, StepStatus::Cancelled, None)?,
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
             Event::CancelAsked(_) => self.set_stop(EndStatus::Cancelled),
-            Event::Decided(event) => self.decided(event, recorded)?,
+            Event::Decided(event) => self.decided(event)?,
             Event::UndoAsked(_) => self.undo_requested = true,
-            Event::UnwindProposed(event) => self.unwind_proposed(event, recorded.position),
+            Event::UnwindProposed(event) => self.unwind_proposed(event),
             Event::UnwindApproved(_) => self.unwind_approved()?,
-            Event::UnwindRejected(_) => self.unwind_rejected(recorded.position)?,
+            Event::UnwindRejected(_) => self.unwind_rejected()?,
             Event::UnwindStarted(event) => self.unwind_started(&event.calls)?,
-            Event::CompensationStarted(event) => {
-                self.compensation_started(event, event.arguments.map(payload_ref), at_ms)?;
-            }
-            Event::CompensationEnded(event) => {
-                self.compensation_ended(event, event.result.map(payload_ref), at_ms)?
-            }
-            Event::LateCompensation(event) => {
-                self.late_compensation(event, event.result.map(payload_ref), at_ms)?
-            }
-            Event::CompensationRecorded(event) => self.compensation_recorded(event, at_ms)?,
-            Event::ActionRecorded(event) => self.action_recorded(event, recorded)?,
-            Event::DecisionRecorded(event) => self.decision_recorded(event, recorded)?,
-            Event::ExecutionEnded(event) => self.end_execution(event.status, at_ms),
+            Event::CompensationStarted(event) => self.compensation_started(event)?,
+            Event::CompensationEnded(event) => self.compensation_ended(event)?,
+            Event::LateCompensation(event) => self.late_compensation(event)?,
+            Event::CompensationRecorded(event) => self.compensation_recorded(event)?,
+            Event::ActionRecorded(event) => self.action_recorded(event)?,
+            Event::DecisionRecorded(event) => self.decision_recorded(event)?,
+            Event::ExecutionEnded(event) => self.end_execution(event.status),
             Event::PayloadsErased(_) => self.erased = true,
         }
         Ok(())
@@ -224,12 +225,9 @@ impl ExecutionState {
         (self.proposal, self.undo_requested) = (UnwindProposal::None, false);
     }
 
-    fn approval_asked(
-        &mut self,
-        event: &event::ApprovalAsked,
-        arguments: Option<PayloadRef>,
-    ) -> Result<(), String> {
+    fn approval_asked(&mut self, event: &event::ApprovalAsked) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
+        let arguments = self.own_payload(event.arguments);
         self.steps[no.index()].approval =
             StepApproval { arguments, pin: event.pin, answer: ApprovalAnswer::None };
         self.set_status(no, StepStatus::AwaitingApproval, None);
@@ -246,19 +244,19 @@ impl ExecutionState {
     }
 
     /// A step was rejected: it fails with category `policy`.
-    fn step_rejected(&mut self, event: &event::StepRejected, at_ms: i64) -> Result<(), String> {
+    fn step_rejected(&mut self, event: &event::StepRejected) -> Result<(), String> {
         let failure = StepFailure { category: ErrorCategory::Policy, detail: None };
         let no = self.find_step(&event.step)?;
         let reason = event.reason.clone();
         self.steps[no.index()].approval.answer = ApprovalAnswer::Rejected { reason };
-        self.fail_step(no, StepStatus::Failed, failure, at_ms);
+        self.fail_step(no, StepStatus::Failed, failure);
         Ok(())
     }
 
-    fn agent_started(&mut self, event: &event::AgentStarted, at_ms: i64) -> Result<(), String> {
+    fn agent_started(&mut self, event: &event::AgentStarted) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
         let step = &mut self.steps[no.index()];
-        step.agent_started_at_ms.get_or_insert(at_ms);
+        step.agent_started_at_ms.get_or_insert(self.last_entry_at_ms);
         if let (Some(holder), Some(until_ms)) = (event.holder.clone(), event.until_ms) {
             step.assign_claim(Claim { holder, until_ms, node: event.node.clone() });
         }
@@ -267,31 +265,26 @@ impl ExecutionState {
     }
 
     /// The entry carries the error where nothing was sent; otherwise the attempt recorded it.
-    fn step_failed(
-        &mut self,
-        event: &event::StepFailed,
-        result: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    fn step_failed(&mut self, event: &event::StepFailed) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
-        let detail = result.or(self.step(no).error.and_then(|error| error.detail));
-        self.fail_step(no, StepStatus::Failed, StepFailure { category: event.category, detail }, at_ms);
+        let detail = self.own_payload(event.result).or(self.step(no).error.and_then(|error| error.detail));
+        self.fail_step(no, StepStatus::Failed, StepFailure { category: event.category, detail });
         Ok(())
     }
 
-    fn step_unknown(&mut self, event: &event::StepUnknown, at_ms: i64) -> Result<(), String> {
+    fn step_unknown(&mut self, event: &event::StepUnknown) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
         let detail = self.step(no).error.and_then(|error| error.detail);
-        self.fail_step(no, StepStatus::Unknown, StepFailure { category: event.category, detail }, at_ms);
+        self.fail_step(no, StepStatus::Unknown, StepFailure { category: event.category, detail });
         Ok(())
     }
 
-    fn failure_handled(&mut self, event: &event::FailureHandled, at_ms: i64) -> Result<(), String> {
+    fn failure_handled(&mut self, event: &event::FailureHandled) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
         self.steps[no.index()].failure_handled = true;
         self.refresh(no);
-        self.end_steps(&event.cancelled, StepStatus::Cancelled, Some(no), at_ms)?;
-        self.end_steps(&event.skipped, StepStatus::Skipped, Some(no), at_ms)
+        self.end_steps(&event.cancelled, StepStatus::Cancelled, Some(no))?;
+        self.end_steps(&event.skipped, StepStatus::Skipped, Some(no))
     }
 
     /// Ends unstarted steps as cancelled or skipped; `cause` is the failed step behind it, if any.
@@ -300,26 +293,25 @@ impl ExecutionState {
         steps: &[StepId],
         status: StepStatus,
         cause: Option<StepNo>,
-        at_ms: i64,
     ) -> Result<(), String> {
         for step in steps {
-            self.end_step(self.find_step(step)?, status, cause, at_ms);
+            self.end_step(self.find_step(step)?, status, cause);
         }
         Ok(())
     }
 
-    fn end_execution(&mut self, status: EndStatus, at_ms: i64) {
-        (self.ended, self.ended_at_ms) = (Some(status), Some(at_ms));
+    fn end_execution(&mut self, status: EndStatus) {
+        (self.ended, self.ended_at_ms) = (Some(status), Some(self.last_entry_at_ms));
     }
 
     /// Ends one step with this status.
-    fn end_step(&mut self, no: StepNo, status: StepStatus, cause: Option<StepNo>, at_ms: i64) {
-        self.steps[no.index()].ended_at_ms = Some(at_ms);
+    fn end_step(&mut self, no: StepNo, status: StepStatus, cause: Option<StepNo>) {
+        self.steps[no.index()].ended_at_ms = Some(self.last_entry_at_ms);
         self.set_status(no, status, cause);
     }
 
     /// Ends a step as failed or unknown; its failure policy is to be applied next.
-    fn fail_step(&mut self, no: StepNo, status: StepStatus, failure: StepFailure, at_ms: i64) {
+    fn fail_step(&mut self, no: StepNo, status: StepStatus, failure: StepFailure) {
         // The rejection of an unwinding was about the failures known then, not about this one.
         if self.proposal == UnwindProposal::Rejected {
             self.proposal = UnwindProposal::None;
@@ -329,11 +321,11 @@ impl ExecutionState {
         step.forced = false;
         step.retry.at_ms = None;
         step.error = Some(failure);
-        self.end_step(no, status, None, at_ms);
+        self.end_step(no, status, None);
     }
 
     /// Ends a step as succeeded, with the output of its newest successful attempt.
-    fn succeed_step(&mut self, no: StepNo, at_ms: i64) {
+    fn succeed_step(&mut self, no: StepNo) {
         let step = &mut self.steps[no.index()];
         step.forced = false;
         step.retry.at_ms = None;
@@ -345,7 +337,7 @@ impl ExecutionState {
             .find(|attempt| attempt.has_succeeded())
             .and_then(|attempt| attempt.result);
         step.output = result;
-        self.end_step(no, StepStatus::Succeeded, None, at_ms);
+        self.end_step(no, StepStatus::Succeeded, None);
     }
 }
 

@@ -2,17 +2,15 @@
 
 use super::super::attempt::{Attempt, QuestionReply, ToolQuestion};
 use super::super::state::{ApprovalAnswer, ExecutionState, PayloadRef, RetryState};
-use super::{RecordedEvent, is_undoing};
-use crate::event::{self, PayloadDigest};
+use super::is_undoing;
+use crate::event;
 use crate::id::StepNo;
 use crate::policy::{EndStatus, Outcome, StepAnswer, StepStatus};
 
 impl ExecutionState {
     /// Applies an answer to its step, or stops the execution on `abandon`.
-    pub(super) fn decided(&mut self, event: &event::Decided, recorded: &RecordedEvent) -> Result<(), String> {
-        let payload_ref = |digest: PayloadDigest| PayloadRef { position: recorded.position, digest };
-        let (output, arguments) = (event.output.map(payload_ref), event.arguments.map(payload_ref));
-        let at_ms = recorded.at_ms;
+    pub(super) fn decided(&mut self, event: &event::Decided) -> Result<(), String> {
+        let (output, arguments) = (self.own_payload(event.output), self.own_payload(event.arguments));
         if event.answer == StepAnswer::Abandon {
             self.set_stop(EndStatus::Failed);
             return Ok(());
@@ -20,7 +18,7 @@ impl ExecutionState {
         let step = event.step.as_ref().ok_or("this answer is about a step")?;
         let no = self.find_step(step)?;
         if is_undoing(self.step(no).status()) {
-            self.apply_undo_answer(no, event.answer, at_ms);
+            self.apply_undo_answer(no, event.answer);
             return Ok(());
         }
         match event.answer {
@@ -32,9 +30,9 @@ impl ExecutionState {
             StepAnswer::Skip => {
                 let step = &mut self.steps[no.index()];
                 (step.output, step.error) = (output, None);
-                self.end_step(no, StepStatus::Skipped, None, at_ms);
+                self.end_step(no, StepStatus::Skipped, None);
             }
-            StepAnswer::Happened => self.settle_as_happened(no, output, at_ms),
+            StepAnswer::Happened => self.settle_as_happened(no, output),
             StepAnswer::Compensate | StepAnswer::Abandon => {
                 return Err("an answer that is not about one step".into());
             }
@@ -101,7 +99,7 @@ impl ExecutionState {
 
     /// The answer says that the step's effect happened: settles an unknown attempt as succeeded; after a
     /// failed one it adds a succeeded attempt, because the work was done by hand.
-    pub(super) fn settle_as_happened(&mut self, no: StepNo, output: Option<PayloadRef>, at_ms: i64) {
+    pub(super) fn settle_as_happened(&mut self, no: StepNo, output: Option<PayloadRef>) {
         let step = &mut self.steps[no.index()];
         let key = step.next_key();
         match step.last_counted_index().map(|newest| &mut step.attempts[newest as usize]) {
@@ -115,16 +113,16 @@ impl ExecutionState {
                 arguments: step.attempts.last().and_then(|last| last.arguments),
                 outcome: Some(Outcome::Succeeded),
                 result: output,
-                started_at_ms: at_ms,
-                ended_at_ms: Some(at_ms),
+                started_at_ms: self.last_entry_at_ms,
+                ended_at_ms: Some(self.last_entry_at_ms),
                 ..Attempt::default()
             }),
         }
-        self.succeed_step(no, at_ms);
+        self.succeed_step(no);
     }
 
     /// Applies an answer about a step's compensation.
-    pub(super) fn apply_undo_answer(&mut self, no: StepNo, answer: StepAnswer, at_ms: i64) {
+    pub(super) fn apply_undo_answer(&mut self, no: StepNo, answer: StepAnswer) {
         let target = self.attempt_being_undone(no);
         let step = &mut self.steps[no.index()];
         step.undo.approvals.clear();
@@ -138,7 +136,7 @@ impl ExecutionState {
                     last.settled = Some(true);
                 }
                 step.undo.undone.extend(target);
-                self.after_undo(no, at_ms);
+                self.after_undo(no);
             }
             StepAnswer::Retry | StepAnswer::DidNotHappen | StepAnswer::Compensate | StepAnswer::Abandon => {
                 if let (StepAnswer::DidNotHappen, Some(last)) = (answer, step.compensations.last_mut()) {

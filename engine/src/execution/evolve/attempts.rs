@@ -3,21 +3,17 @@
 use super::super::attempt::{Attempt, ProbeState, ToolQuestion};
 use super::super::call_ending::CallEnding;
 use super::super::due::{CallId, CallKind};
-use super::super::state::{ExecutionState, PayloadRef, StepFailure};
+use super::super::state::{ExecutionState, PayloadRef};
 use super::super::tool_policy::TAKEOVER_REPEATS_MAX;
 use crate::event::{self, ProbeFinding};
 use crate::id::{StepId, StepNo};
 use crate::policy::{Outcome, StepStatus};
 
 impl ExecutionState {
-    pub(super) fn attempt_started(
-        &mut self,
-        event: &event::AttemptStarted,
-        arguments: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    pub(super) fn attempt_started(&mut self, event: &event::AttemptStarted) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
         let by_agent = self.plan.step(no).is_agent_step();
+        let arguments = self.own_payload(event.arguments);
         let step = &mut self.steps[no.index()];
         // An automatic attempt after an answered `retry` or a reply is the same call: it sends the same reply.
         let repeated = step.last_attempt().filter(|_| step.status() == StepStatus::Running);
@@ -33,14 +29,14 @@ impl ExecutionState {
             arguments: arguments.or(earlier),
             pin: step.approval.pin.filter(|_| step.is_approved()),
             reply: step.next_reply().or(repeated.and_then(|last| last.reply)),
-            started_at_ms: at_ms,
+            started_at_ms: self.last_entry_at_ms,
             ..Attempt::default()
         };
         (step.forced, step.needs_new_key) = (false, false);
         (step.agent_started_at_ms, step.claim) = (None, None);
         step.former_holders.clear();
         step.retry.tries += 1;
-        step.started_at_ms.get_or_insert(at_ms);
+        step.started_at_ms.get_or_insert(self.last_entry_at_ms);
         step.ended_at_ms = None;
         self.calls_made += u32::from(!by_agent);
         let status = if by_agent { StepStatus::AwaitingAgent } else { StepStatus::Running };
@@ -85,17 +81,12 @@ impl ExecutionState {
 
     /// Records the end of an attempt at a step or at its compensation. Returns whether the attempt counts
     /// against no limit of tries.
-    pub(super) fn end_attempt(
-        &mut self,
-        call: CallId,
-        ending: CallEnding,
-        result: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<bool, String> {
+    pub(super) fn end_attempt(&mut self, call: CallId, ending: CallEnding) -> Result<bool, String> {
         let may_repeat = ending.takeover
             && ending.outcome == Outcome::Unknown
             && self.is_repeatable(call)
             && self.step(call.step).retry.takeover_repeats < TAKEOVER_REPEATS_MAX;
+        let result = self.own_payload(ending.result);
         let step = &mut self.steps[call.step.index()];
         let attempt = &mut step.attempts_of_mut(call.kind)[call.index as usize];
         if !attempt.is_open() {
@@ -108,31 +99,28 @@ impl ExecutionState {
         attempt.unsent = ending.unsent;
         attempt.takeover = ending.takeover;
         attempt.question = if ending.asks { ToolQuestion::Open } else { ToolQuestion::None };
-        attempt.ended_at_ms = Some(at_ms);
+        attempt.ended_at_ms = Some(self.last_entry_at_ms);
         attempt.repeat_after_takeover = may_repeat;
         let is_free = attempt.is_free();
         step.retry.takeover_repeats += u32::from(may_repeat);
-        step.retry.not_before_ms = ending.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
+        let now_ms = self.last_entry_at_ms;
+        step.retry.not_before_ms = ending.retry_after_ms.map(|wait| now_ms.saturating_add_unsigned(wait));
         self.close_call(call);
         Ok(is_free)
     }
 
-    pub(super) fn attempt_ended(
-        &mut self,
-        event: &event::AttemptEnded,
-        result: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    pub(super) fn attempt_ended(&mut self, event: &event::AttemptEnded) -> Result<(), String> {
         let (call, attempt) = self.find_attempt(&event.step, CallKind::Run, event.attempt)?;
         let is_uncounted_call = event.unsent && !attempt.by_agent;
-        let is_free = self.end_attempt(call, event.into(), result, at_ms)?;
+        let is_free = self.end_attempt(call, event.into())?;
         self.calls_made -= u32::from(is_uncounted_call);
+        let failure = self.own_failure(event.category, event.result);
         let step = &mut self.steps[call.step.index()];
         step.retry.tries -= u32::from(is_free);
         if event.outcome == Outcome::Succeeded {
-            self.succeed_step(call.step, at_ms);
+            self.succeed_step(call.step);
         } else {
-            step.error = event.category.map(|category| StepFailure { category, detail: result });
+            step.error = failure;
             self.after_unsuccessful_attempt(call.step);
         }
         Ok(())
@@ -162,11 +150,8 @@ impl ExecutionState {
         Ok(())
     }
 
-    pub(super) fn probe_started(
-        &mut self,
-        event: &event::ProbeStarted,
-        arguments: PayloadRef,
-    ) -> Result<(), String> {
+    pub(super) fn probe_started(&mut self, event: &event::ProbeStarted) -> Result<(), String> {
+        let arguments = PayloadRef { position: self.position, digest: event.arguments };
         let (call, attempt) = self.find_attempt(&event.step, CallKind::Probe, event.attempt)?;
         attempt.probe = ProbeState::Open { arguments };
         self.calls_made += 1;
@@ -175,12 +160,8 @@ impl ExecutionState {
         Ok(())
     }
 
-    pub(super) fn probe_ended(
-        &mut self,
-        event: &event::ProbeEnded,
-        result: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    pub(super) fn probe_ended(&mut self, event: &event::ProbeEnded) -> Result<(), String> {
+        let result = self.own_payload(event.result);
         let (call, attempt) = self.find_attempt(&event.step, CallKind::Probe, event.attempt)?;
         let happened = match event.found {
             ProbeFinding::Happened => Some(true),
@@ -198,7 +179,7 @@ impl ExecutionState {
         self.close_call(call);
         self.refresh(call.step);
         if settles && self.step(call.step).status() == StepStatus::Unknown {
-            self.settle_from_attempts(call.step, at_ms);
+            self.settle_from_attempts(call.step);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Folds late outcomes: an attempt is settled after its end, and a failure may be cleared by it.
 
 use super::super::due::{CallId, CallKind};
-use super::super::state::{ExecutionState, PayloadRef, StepFailure, UnwindProposal};
+use super::super::state::{ExecutionState, UnwindProposal};
 use super::is_undoing;
 use crate::event;
 use crate::id::StepNo;
@@ -9,9 +9,9 @@ use crate::policy::{Outcome, StepStatus};
 
 impl ExecutionState {
     /// Sets a step's status after one of its attempts was settled: succeeded if any attempt has, else failed.
-    pub(super) fn settle_from_attempts(&mut self, no: StepNo, at_ms: i64) {
+    pub(super) fn settle_from_attempts(&mut self, no: StepNo) {
         if self.step(no).attempts.iter().any(|attempt| attempt.has_succeeded()) {
-            self.succeed_step(no, at_ms);
+            self.succeed_step(no);
             self.clear_failure(no);
         } else {
             self.set_status(no, StepStatus::Failed, None);
@@ -41,12 +41,8 @@ impl ExecutionState {
     }
 
     /// Records an outcome that arrived after its attempt had ended; it settles an unknown attempt.
-    pub(super) fn late_answer(
-        &mut self,
-        event: &event::LateAnswer,
-        result: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    pub(super) fn late_answer(&mut self, event: &event::LateAnswer) -> Result<(), String> {
+        let result = self.own_payload(event.result);
         let (CallId { step: no, index, .. }, attempt) =
             self.find_attempt(&event.step, CallKind::Run, event.attempt)?;
         let was_unknown = attempt.record_late(event.outcome);
@@ -59,11 +55,11 @@ impl ExecutionState {
             self.schedule_undo_again(no, index);
         }
         if was_unknown && !is_being_undone {
-            self.settle_attempt_late(no, index, event, result);
+            self.settle_attempt_late(no, index, event);
         }
         self.refresh(no);
         if !is_being_undone {
-            self.update_step_late(no, event, at_ms);
+            self.update_step_late(no, event);
         }
         Ok(())
     }
@@ -87,13 +83,8 @@ impl ExecutionState {
     }
 
     /// Settles an unknown attempt by its late outcome.
-    fn settle_attempt_late(
-        &mut self,
-        no: StepNo,
-        index: u32,
-        event: &event::LateAnswer,
-        detail: Option<PayloadRef>,
-    ) {
+    fn settle_attempt_late(&mut self, no: StepNo, index: u32, event: &event::LateAnswer) {
+        let failure = self.own_failure(event.category, event.result);
         let step = &mut self.steps[no.index()];
         let is_newest = step.last_counted_index() == Some(index);
         let attempt = &mut step.attempts[index as usize];
@@ -101,7 +92,6 @@ impl ExecutionState {
         if event.outcome == Outcome::Failed {
             attempt.category = event.category.or(attempt.category);
             if is_newest {
-                let failure = event.category.map(|category| StepFailure { category, detail });
                 step.error = failure.or(step.error);
             }
         }
@@ -109,13 +99,13 @@ impl ExecutionState {
 
     /// Updates the step's status after a late outcome. A running step is left to `follow`, which settles it
     /// once no attempt is in flight; a skipped or cancelled step stays so.
-    fn update_step_late(&mut self, no: StepNo, event: &event::LateAnswer, at_ms: i64) {
+    fn update_step_late(&mut self, no: StepNo, event: &event::LateAnswer) {
         use StepStatus as S;
         let step = self.step(no);
         let is_newest = step.last_counted_index() == event.attempt.checked_sub(1);
         match (event.outcome, step.status()) {
             (Outcome::Succeeded, S::Unknown | S::Failed | S::Pending | S::AwaitingApproval) => {
-                self.settle_from_attempts(no, at_ms);
+                self.settle_from_attempts(no);
             }
             (Outcome::Failed, S::Unknown) if is_newest => self.set_status(no, S::Failed, None),
             (Outcome::Succeeded | Outcome::Failed | Outcome::Unknown, _) => {}

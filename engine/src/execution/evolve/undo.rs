@@ -2,10 +2,10 @@
 
 use super::super::attempt::Attempt;
 use super::super::due::CallKind;
-use super::super::state::{ExecutionState, PayloadRef, Phase, StepFailure, UndoApproval, UnwindProposal};
+use super::super::state::{ExecutionState, Phase, StepFailure, UndoApproval, UnwindProposal};
 use super::super::unwind;
 use crate::event::{self, UndoCall};
-use crate::id::{Position, StepNo};
+use crate::id::StepNo;
 use crate::plan::CompensationWork;
 use crate::policy::{ErrorCategory, Outcome, StepStatus};
 
@@ -28,8 +28,8 @@ impl ExecutionState {
         Ok(())
     }
 
-    pub(super) fn unwind_proposed(&mut self, event: &event::UnwindProposed, position: Position) {
-        self.proposal = UnwindProposal::Asked { position, calls: event.calls.clone() };
+    pub(super) fn unwind_proposed(&mut self, event: &event::UnwindProposed) {
+        self.proposal = UnwindProposal::Asked { position: self.position, calls: event.calls.clone() };
     }
 
     /// Stores the approval of the proposed calls.
@@ -54,14 +54,14 @@ impl ExecutionState {
 
     /// Before an unwinding, a rejection leaves everything as it is. During one, each rejected call counts as
     /// a failed compensation, which waits for an answer.
-    pub(super) fn unwind_rejected(&mut self, position: Position) -> Result<(), String> {
+    pub(super) fn unwind_rejected(&mut self) -> Result<(), String> {
         let is_unwinding = self.phase == Phase::Unwind && self.ended.is_none();
         let next = if is_unwinding { UnwindProposal::None } else { UnwindProposal::Rejected };
         let UnwindProposal::Asked { calls, .. } = std::mem::replace(&mut self.proposal, next) else {
             return Ok(());
         };
         self.undo_requested = false;
-        self.undo_rejected_at = Some(position);
+        self.undo_rejected_at = Some(self.position);
         for call in calls.iter().filter(|_| is_unwinding) {
             let no = self.find_step(&call.step)?;
             if !self.step(no).attempts_to_undo(self.rules(no)).is_empty() {
@@ -74,18 +74,14 @@ impl ExecutionState {
         Ok(())
     }
 
-    pub(super) fn compensation_started(
-        &mut self,
-        event: &event::CompensationStarted,
-        arguments: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    pub(super) fn compensation_started(&mut self, event: &event::CompensationStarted) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
         let plan = self.plan.clone();
         let spec = plan.step(no).compensation.as_ref().ok_or("the step has no compensation")?;
         let by_agent = matches!(spec.work, CompensationWork::Action { .. });
         let target = event.attempt.checked_sub(1).ok_or("attempts count from 1")?;
         let rules = self.rules(no);
+        let arguments = self.own_payload(event.arguments);
         let step = &mut self.steps[no.index()];
         let attempt = Attempt {
             undoes: Some(target),
@@ -93,7 +89,7 @@ impl ExecutionState {
             by_agent,
             arguments,
             pin: step.undo.approvals.get(&target).and_then(|approval| approval.pin),
-            started_at_ms: at_ms,
+            started_at_ms: self.last_entry_at_ms,
             ..Attempt::default()
         };
         step.undo.retry = false;
@@ -110,48 +106,38 @@ impl ExecutionState {
         self.start_attempt(no, kind, event.compensation, attempt, status)
     }
 
-    pub(super) fn compensation_ended(
-        &mut self,
-        event: &event::CompensationEnded,
-        result: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    pub(super) fn compensation_ended(&mut self, event: &event::CompensationEnded) -> Result<(), String> {
         let (call, undo) = self.find_attempt(&event.step, CallKind::Compensation, event.compensation)?;
         let (no, undoes) = (call.step, undo.undoes);
-        let is_free = self.end_attempt(call, event.into(), result, at_ms)?;
+        let is_free = self.end_attempt(call, event.into())?;
         if event.outcome == Outcome::Succeeded {
             self.steps[no.index()].undo.undone.extend(undoes);
-            self.after_undo(no, at_ms);
+            self.after_undo(no);
         } else if is_free {
             self.steps[no.index()].undo.retry = true;
             self.refresh(no);
         } else {
             let retries = unwind::may_retry_compensation(self, no) && self.stop.is_none();
             let status = if retries { StepStatus::Compensating } else { StepStatus::CompensationFailed };
-            let error = event.category.map(|category| StepFailure { category, detail: result });
-            self.steps[no.index()].error = error;
+            self.steps[no.index()].error = self.own_failure(event.category, event.result);
             self.set_status(no, status, None);
         }
         Ok(())
     }
 
     /// After a successful undo: the step is compensated once none of its attempts is left to undo.
-    pub(super) fn after_undo(&mut self, no: StepNo, at_ms: i64) {
+    pub(super) fn after_undo(&mut self, no: StepNo) {
         self.steps[no.index()].retry.at_ms = None;
         if self.step(no).attempts_to_undo(self.rules(no)).is_empty() {
-            self.end_step(no, StepStatus::Compensated, None, at_ms);
+            self.end_step(no, StepStatus::Compensated, None);
         } else {
             self.set_status(no, StepStatus::Compensating, None);
         }
     }
 
     /// Records an outcome that arrived after its compensation had ended; it may complete the undo.
-    pub(super) fn late_compensation(
-        &mut self,
-        event: &event::LateCompensation,
-        result: Option<PayloadRef>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    pub(super) fn late_compensation(&mut self, event: &event::LateCompensation) -> Result<(), String> {
+        let result = self.own_payload(event.result);
         let (call, undo) = self.find_attempt(&event.step, CallKind::Compensation, event.compensation)?;
         let was_unknown = undo.record_late(event.outcome);
         undo.result = result.or(undo.result);
@@ -166,7 +152,7 @@ impl ExecutionState {
             if succeeded {
                 step.undo.left_in_place = false;
                 step.undo.undone.extend(undoes);
-                self.after_undo(no, at_ms);
+                self.after_undo(no);
             }
         }
         self.refresh(no);
