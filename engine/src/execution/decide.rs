@@ -99,8 +99,8 @@ pub fn decide(
         Command::Resume => resume(execution),
         Command::Cancel { reason } => cancel(execution, reason),
         Command::Undo { reason, approves } => return undo::undo(execution, reason, *approves, values),
-        Command::Approve { step, reason } => approve(execution, step.as_deref(), reason),
-        Command::Reject { step, reason } => reject(execution, step.as_deref(), reason),
+        Command::Approve { step, reason } => answer_approval(execution, step.as_deref(), reason, true),
+        Command::Reject { step, reason } => answer_approval(execution, step.as_deref(), reason, false),
         Command::Decide {
             step,
             answer: StepAnswer::Compensate,
@@ -334,33 +334,24 @@ pub(super) fn cancel(execution: &Execution, reason: &Option<String>) -> Result<V
     Ok(vec![CancelAsked { reason: reason.clone() }.into()])
 }
 
-/// Approves the plan, a step or an unwinding.
-fn approve(
+/// Approves or rejects the plan, a step or an unwinding; refused where none of them waits for an approval.
+fn answer_approval(
     execution: &Execution,
     step: Option<&str>,
     reason: &Option<String>,
+    approves: bool,
 ) -> Result<Vec<NewEvent>, Refusal> {
     let reason = reason.clone();
-    Ok(match find_approval_target(execution, step)? {
-        ApprovalTarget::Plan => vec![PlanApproved { reason }.into()],
-        ApprovalTarget::Undo => vec![UnwindStarted { reason, calls: Vec::new() }.into()],
-        ApprovalTarget::AddedUndoCalls => vec![UnwindApproved { reason }.into()],
-        ApprovalTarget::Step(no) => vec![StepApproved { step: execution.step_id(no), reason }.into()],
-    })
-}
-
-/// Rejects the plan, a step or an unwinding; refused where none of them waits for an approval.
-fn reject(
-    execution: &Execution,
-    step: Option<&str>,
-    reason: &Option<String>,
-) -> Result<Vec<NewEvent>, Refusal> {
-    let reason = reason.clone();
-    Ok(match find_approval_target(execution, step)? {
-        ApprovalTarget::Plan => vec![PlanRejected { reason }.into()],
-        ApprovalTarget::Undo | ApprovalTarget::AddedUndoCalls => vec![UnwindRejected { reason }.into()],
-        ApprovalTarget::Step(no) => vec![StepRejected { step: execution.step_id(no), reason }.into()],
-    })
+    let event: Event = match (find_approval_target(execution, step)?, approves) {
+        (ApprovalTarget::Plan, true) => PlanApproved { reason }.into(),
+        (ApprovalTarget::Plan, false) => PlanRejected { reason }.into(),
+        (ApprovalTarget::Undo, true) => UnwindStarted { reason, calls: Vec::new() }.into(),
+        (ApprovalTarget::AddedUndoCalls, true) => UnwindApproved { reason }.into(),
+        (ApprovalTarget::Undo | ApprovalTarget::AddedUndoCalls, false) => UnwindRejected { reason }.into(),
+        (ApprovalTarget::Step(no), true) => StepApproved { step: execution.step_id(no), reason }.into(),
+        (ApprovalTarget::Step(no), false) => StepRejected { step: execution.step_id(no), reason }.into(),
+    };
+    Ok(vec![event.into()])
 }
 
 /// What an approval or a rejection is about.
