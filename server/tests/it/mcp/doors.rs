@@ -118,8 +118,13 @@ fn cells() -> Vec<Cell> {
     let (one, two) = (write_step("one", "one.txt"), write_step("two", "two.txt"));
     let mut budget = cell("budget", json!({}), &[one.clone(), two], "write_file", 1);
     budget.plan["policy"] = json!({ "max_calls": 1 });
-    let undo =
-        cell("undo under approval", json!({ "delete_file": approval }), &[one.clone()], "delete_file", 0);
+    let undo = cell(
+        "undo under approval",
+        json!({ "delete_file": approval }),
+        std::slice::from_ref(&one),
+        "delete_file",
+        0,
+    );
     let retry =
         cell("retry under approval", json!({ "fail_times": approval }), &[fails("f")], "fail_times", 1);
     vec![
