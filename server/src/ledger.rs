@@ -10,182 +10,38 @@ mod fold;
 mod pending;
 mod projection_check;
 mod rebuild;
+mod request;
 mod writer;
 
 use std::sync::Arc;
 
-use actbook_engine::chain::Digest;
-use actbook_engine::event::{PlanRef, ReportedStatus};
-use actbook_engine::execution::{
-    ActionFacts, Command, CorruptJournal, DueCall, DueWork, Execution, Refusal, StartContext, due,
-};
-use actbook_engine::id::{Epoch, ExecutionId, NodeId, PlanId, Position, StreamId, TenantId};
-use actbook_engine::library::{PlanLibrary, SaveOptions, ToolPins};
-use actbook_engine::note::{Note, NoteScope};
-use actbook_engine::plan::Plan;
+use actbook_engine::execution::{Command, CorruptJournal, DueCall, DueWork, Execution, Refusal, due};
+use actbook_engine::id::{Epoch, ExecutionId, NodeId, Position, StreamId, TenantId};
+use actbook_engine::library::PlanLibrary;
 use actbook_engine::policy::ExecutionStatus;
-use actbook_engine::task::Task;
-use actbook_engine::tool_policy::ToolPolicies;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use serde_json::Value;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::boot_instant::BootInstant;
 use crate::clock::Clock;
 use crate::notify::Notifier;
-use crate::store::tokenizer::NoteTokens;
-use crate::store::tools::ToolRow;
 use crate::store::{self, Appender, Db};
 pub use call_stats::{catch_up_call_stats, catch_up_journal_index};
 pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, catch_up_in_place, fold_execution, fold_library};
 pub use pending::DRIVER_ACTOR;
-use pending::PendingState;
+use pending::{PendingRequest, PendingState, TypedRequest};
 pub use projection_check::{RowDifference, find_row_difference};
 pub use rebuild::rebuild;
+pub use request::{
+    AcceptToolRequest, AddTaskReply, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest,
+    EraseActionRequest, EraseNoteRequest, KeyedReply, KeyedRequest, LedgerRequest, PublicId,
+    RecordActionRequest, RequestKey, SavePlanReply, SavePlanRequest, SetNoteRequest, SetTasksRequest,
+    StartRequest, TaskPlanRequest,
+};
 use writer::WriteUntil;
 
 /// An epoch that no driver ever has: a report under it records an outcome and starts nothing.
 pub const STALE_EPOCH: Epoch = Epoch(u64::MAX);
-
-/// An operation to append, the actor that the journal names for it, and an optional request key.
-#[derive(Clone, Debug)]
-pub struct LedgerRequest {
-    pub actor: Arc<str>,
-    pub operation: Operation,
-    pub key: Option<RequestKey>,
-}
-
-impl LedgerRequest {
-    /// Whether the request is a command by the execution's own driver, under that driver's epoch.
-    fn is_from_driver(&self) -> bool {
-        let is_driver_epoch = |epoch| epoch != STALE_EPOCH;
-        matches!(&self.operation, Operation::Command { command, .. } if command.epoch().is_some_and(is_driver_epoch))
-    }
-}
-
-/// What a caller can ask the ledger to append.
-#[derive(Clone, Debug)]
-pub enum Operation {
-    SavePlan(Box<SavePlanRequest>),
-    DeletePlan {
-        id: PlanId,
-    },
-    /// Accepts this definition of the tool for every plan from now on.
-    AcceptTool {
-        digest: Digest,
-        tool: ToolRow,
-        reason: Option<String>,
-    },
-    /// Starts an execution; with a node, that node claims it in the same batch.
-    Start(Box<StartRequest>),
-    /// Applies a command to the execution of this stream.
-    Command {
-        stream: StreamId,
-        command: Arc<Command>,
-    },
-    /// Records an act that belongs to no execution.
-    RecordAct {
-        facts: Box<ActionFacts>,
-        status: Option<ReportedStatus>,
-        project: Option<String>,
-        salt: Arc<[u8]>,
-    },
-    /// Erases the payloads and the salt of such an act.
-    EraseAct {
-        stream: StreamId,
-    },
-    SetNote(Box<SetNoteRequest>),
-    DeleteNote {
-        project: Option<String>,
-        scope: NoteScope,
-        key: String,
-    },
-    /// Erases a note's payloads and salt, if the note is still at this version.
-    EraseNote {
-        stream: StreamId,
-        version: u64,
-    },
-    /// Creates tasks (`create`) or changes existing ones; each comes with the salt for a new stream.
-    SetTasks {
-        tasks: Vec<(Task, Arc<[u8]>)>,
-        create: bool,
-    },
-    /// Creates a task with a plan of its own and optionally an execution of that plan, atomically.
-    AddTask(Box<AddTaskRequest>),
-}
-
-/// A plan to save as the newest version of its name.
-#[derive(Clone, Debug)]
-pub struct SavePlanRequest {
-    pub plan: Arc<Plan>,
-    /// The id that the plan gets if its name is new.
-    pub new_id: PlanId,
-    pub placement: SaveOptions,
-    /// The digests of the tools' definitions; None: the tools were not queried.
-    pub pins: Option<ToolPins>,
-    /// The definitions of the pinned tools.
-    pub tools: Vec<ToolRow>,
-}
-
-/// A task to create, with its plan.
-#[derive(Clone, Debug)]
-pub struct AddTaskRequest {
-    pub task: Task,
-    pub salt: Arc<[u8]>,
-    pub plan: SavePlanRequest,
-    /// The execution to start; its `plan_ref` is replaced by the version saved with this task.
-    pub start: Option<StartRequest>,
-}
-
-/// A note's value to set.
-#[derive(Clone, Debug)]
-pub struct SetNoteRequest {
-    pub note: Note,
-    /// The tokens that the search index holds of the note.
-    pub tokens: NoteTokens,
-    /// The salt of the note's stream, used only if this is the note's first value.
-    pub salt: Arc<[u8]>,
-}
-
-/// An execution to start.
-#[derive(Clone, Debug)]
-pub struct StartRequest {
-    pub id: ExecutionId,
-    pub plan_ref: PlanRef,
-    pub plan: Arc<Plan>,
-    pub inputs: Option<Value>,
-    pub context: StartContext,
-    pub terms: ToolPolicies,
-    pub salt: Arc<[u8]>,
-    /// The node that claims the execution at once; None: any node claims it later.
-    pub node: Option<NodeId>,
-}
-
-/// A caller's idempotency key: a repeated request gets the first reply, a different one is refused.
-#[derive(Clone, Debug)]
-pub struct RequestKey {
-    pub caller: String,
-    pub key: String,
-    /// The digest of the request.
-    pub digest: Digest,
-}
-
-/// What a durable request gave.
-#[derive(Clone, Debug)]
-pub enum LedgerReply {
-    /// `is_new` is false where the newest version already equals the plan.
-    PlanSaved { plan: PlanRef, is_new: bool },
-    /// A deletion or erasure is done; there is nothing to return.
-    Done,
-    /// `is_new` is false where this definition was accepted already.
-    ToolAccepted { is_new: bool },
-    /// The execution after a start or a command.
-    Advanced(Box<DriveState>),
-    /// The position of the appended entry.
-    Recorded(Position),
-    /// The request key was used before: the public id of what the first request gave.
-    Repeated(String),
-}
 
 /// An execution's position and status after a command, and the calls that its driver has to make.
 #[derive(Clone, Debug)]
@@ -246,9 +102,6 @@ impl From<CorruptJournal> for Error {
     }
 }
 
-/// The result of a request, which the caller gets once the batch is durable.
-type LedgerResult = Result<LedgerReply, Error>;
-
 /// One tenant's journal in this process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -282,14 +135,14 @@ impl Drop for CloseGuard {
 
 impl Shared {
     /// Decides the request and queues it for the writer thread, or writes it on this thread where no other
-    /// request could join the batch. `reply_to` gets the result once it is durable.
-    fn enqueue(&self, request: LedgerRequest, reply_to: oneshot::Sender<LedgerResult>) -> Result<(), Error> {
+    /// request could join the batch. The request sends its reply once it is durable.
+    fn enqueue(&self, request: Box<dyn PendingRequest>) -> Result<(), Error> {
         let mut pending = self.lock();
         if pending.closed {
             return Err(Error::Closed);
         }
-        let writes_inline = pending.can_write_inline(&request);
-        pending.enqueue(request, reply_to);
+        let writes_inline = pending.can_write_inline(&*request);
+        pending.enqueue(request);
         let mut owes_notify = false;
         if writes_inline && let Some(appender) = self.appender.try_lock() {
             let db = pending.db();
@@ -335,11 +188,11 @@ impl Ledger {
         &self.shared.clock
     }
 
-    /// Decides the request and replies once its entries are durable.
-    pub async fn submit(&self, request: LedgerRequest) -> LedgerResult {
-        let (reply_to, reply) = oneshot::channel();
-        self.shared.enqueue(request, reply_to)?;
-        reply.await.unwrap_or(Err(Error::Closed))
+    /// Decides the request and replies once its entries are durable; the journal names `actor` for them.
+    pub async fn submit<R: LedgerRequest>(&self, actor: &Arc<str>, request: R) -> Result<R::Reply, Error> {
+        let (request, reply) = TypedRequest::new(actor.clone(), request);
+        self.shared.enqueue(request)?;
+        reply.await.map_err(|_| Error::Closed)?.result
     }
 
     /// Registers a driver of the execution, for as long as the result is held. The result is notified
@@ -395,16 +248,6 @@ impl Ledger {
         stream: StreamId,
         command: impl Into<Arc<Command>>,
     ) -> Result<DriveState, Error> {
-        let request = Operation::Command { stream, command: command.into() };
-        match self.submit(LedgerRequest { actor: actor.clone(), operation: request, key: None }).await? {
-            LedgerReply::Advanced(progress) => Ok(*progress),
-            LedgerReply::PlanSaved { .. }
-            | LedgerReply::Done
-            | LedgerReply::ToolAccepted { .. }
-            | LedgerReply::Recorded(_)
-            | LedgerReply::Repeated(_) => {
-                unreachable!("a command without a key moves its execution")
-            }
-        }
+        self.submit(actor, CommandRequest { stream, command: command.into() }).await
     }
 }

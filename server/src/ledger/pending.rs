@@ -3,6 +3,7 @@
 
 mod drivers;
 mod head;
+mod keys;
 mod library;
 mod notes_and_tasks;
 mod queue;
@@ -19,16 +20,13 @@ use actbook_engine::execution::{
 };
 use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
-use actbook_engine::standalone_action;
 use serde_json::Value;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
-pub(super) use self::queue::{BatchInFlight, PendingReply, PendingRequest};
+pub(super) use self::queue::{BatchInFlight, PendingRequest, TypedRequest};
 use self::queue::{Queue, RetiredBatch};
 use super::fold::{self, PlanCache};
-use super::{
-    DriveState, Error, LedgerReply, LedgerRequest, LedgerResult, Operation, RequestKey, StartRequest,
-};
+use super::{CommandRequest, DriveState, Error, LedgerRequest, StartRequest};
 use crate::clock::Clock;
 use crate::store::{Batch, Db, Entry, JournalHead, executions, journal, payloads, projection, requests};
 
@@ -49,7 +47,7 @@ struct StreamHead {
 }
 
 impl StreamHead {
-    /// Of a stream without entries; a stream's number is the position of its first entry.
+    /// The head of a stream that has no entries yet; a stream's number is the position of its first entry.
     fn before_first(stream: StreamId) -> Self {
         Self { version: 0, position: stream.0 }
     }
@@ -60,7 +58,7 @@ type PendingKeys = HashMap<(String, String), requests::RequestRow>;
 
 /// The caches, the queue and the batch in flight of one ledger.
 #[derive(Debug)]
-pub(super) struct PendingState {
+pub struct PendingState {
     db: Db,
     tenant: TenantId,
     clock: Arc<Clock>,
@@ -88,15 +86,15 @@ pub(super) struct PendingState {
     retired: Vec<RetiredBatch>,
     /// Notified on outside changes, by stream; alive while the driver holds its `Arc`.
     drivers: HashMap<StreamId, Weak<Notify>>,
-    pub closed: bool,
+    pub(crate) closed: bool,
     /// The writer thread waits on `work_available`.
-    pub writer_is_waiting: bool,
+    pub(crate) writer_is_waiting: bool,
     /// The writer thread knows that it has to notify other processes of what was written.
-    pub notify_pending: bool,
+    pub(crate) notify_pending: bool,
 }
 
 impl PendingState {
-    pub fn new(db: Db, tenant: TenantId, clock: Arc<Clock>) -> Self {
+    pub(crate) fn new(db: Db, tenant: TenantId, clock: Arc<Clock>) -> Self {
         Self {
             db,
             tenant,
@@ -125,37 +123,46 @@ impl PendingState {
 
     /// Decides at once; the reply is sent when the batch is durable. A refusal waits too: it is valid only
     /// if no other process has moved the head.
-    pub fn enqueue(&mut self, request: LedgerRequest, reply_to: oneshot::Sender<LedgerResult>) {
+    pub(crate) fn enqueue(&mut self, mut request: Box<dyn PendingRequest>) {
+        request.decide(self);
+        self.queue.requests.push(request);
+    }
+
+    /// Decides the request. On `Err` the queue and the head are as before.
+    fn decide<R: LedgerRequest>(&mut self, request: &R, actor: &Arc<str>) -> Result<R::Reply, Error> {
         let (entries, statements, head) = (self.queue.entries.len(), self.queue.statements.len(), self.head);
-        let result = self.decide(&request);
+        let result = self.ensure_head().and_then(|()| request.decide(self, actor));
         if result.is_err() {
             self.queue.entries.truncate(entries);
             self.queue.statements.truncate(statements);
             self.head = head.or(self.head);
         }
-        self.queue.requests.push(PendingRequest { request, reply: PendingReply { result, reply_to } });
+        result
     }
 
-    pub fn db(&self) -> Db {
+    pub(crate) fn db(&self) -> Db {
         self.db.clone()
     }
 
     /// Whether the caller's thread may write the request itself: no other driver could join its batch, and
     /// the database allows it (SQLite always, PostgreSQL on a multi-threaded runtime).
-    pub fn can_write_inline(&self, request: &LedgerRequest) -> bool {
-        request.is_from_driver() && self.drivers.len() <= 1 && self.db.can_write_inline()
+    pub(crate) fn can_write_inline(&self, request: &dyn PendingRequest) -> bool {
+        request.command().is_some_and(CommandRequest::is_from_driver)
+            && self.drivers.len() <= 1
+            && self.db.can_write_inline()
     }
 
     /// Whether no request is queued.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.queue.requests.is_empty()
     }
 
     /// Takes the whole queue as a batch. None: the head could not be read, so nothing was decided.
-    pub fn take_batch(&mut self) -> Option<BatchInFlight> {
+    pub(crate) fn take_batch(&mut self) -> Option<BatchInFlight> {
         let (Some(new), Some(old)) = (self.head, self.batch_head) else { return None };
         let Queue { entries, statements, requests } = std::mem::take(&mut self.queue);
-        let urgent = requests.iter().any(|pending| !pending.request.is_from_driver());
+        let urgent =
+            !requests.iter().all(|request| request.command().is_some_and(CommandRequest::is_from_driver));
         let batch =
             Arc::new(Batch { tenant: self.tenant, old, new, entries, other_statements: statements, urgent });
         self.batch_head = Some(new);
@@ -168,28 +175,26 @@ impl PendingState {
     }
 
     /// Takes the queued requests out unwritten, to fail or drop them; `take_batch` takes them to be written.
-    pub fn take_requests(&mut self) -> Vec<PendingRequest> {
+    pub(crate) fn take_requests(&mut self) -> Vec<Box<dyn PendingRequest>> {
         std::mem::take(&mut self.queue.requests)
     }
 
-    /// Records that the batch is durable, wakes drivers whose execution it changed, and returns the replies.
-    pub fn finish_batch(&mut self, batch: Arc<Batch>, requests: Vec<PendingRequest>) -> Vec<PendingReply> {
+    /// Records that the batch is durable, and wakes the drivers whose execution others' requests changed.
+    pub(crate) fn finish_batch(&mut self, batch: Arc<Batch>, requests: &[Box<dyn PendingRequest>]) {
         self.in_flight = None;
         self.in_flight_keys.clear();
         self.durable_up_to = batch.new.position;
         self.unwritten_rows.drop_durable(self.durable_up_to);
-        let ended = self.evict(self.durable_up_to);
-        requests
-            .iter()
-            .filter_map(PendingRequest::outside_change)
-            .for_each(|stream| self.wake_driver(stream));
-        let (requests, replies) = requests.into_iter().map(|each| (each.request, each.reply)).unzip();
-        self.retired.push(RetiredBatch { batch, requests, evicted: ended });
-        replies
+        let evicted = self.evict(self.durable_up_to);
+        let commands = requests.iter().filter_map(|request| request.command());
+        commands
+            .filter(|command| !command.is_from_driver())
+            .for_each(|command| self.wake_driver(command.stream));
+        self.retired.push(RetiredBatch { batch, evicted });
     }
 
     /// Takes the durable batches that are only kept to be freed; the caller drops them outside the lock.
-    pub fn take_retired(&mut self) -> Vec<RetiredBatch> {
+    pub(crate) fn take_retired(&mut self) -> Vec<RetiredBatch> {
         std::mem::take(&mut self.retired)
     }
 
@@ -215,7 +220,7 @@ impl PendingState {
     }
 
     /// Drops all cached state and decides `requests`, then the queued ones, again on new folds.
-    pub fn invalidate_and_replay(&mut self, requests: Vec<PendingRequest>) {
+    pub(crate) fn invalidate_and_replay(&mut self, requests: Vec<Box<dyn PendingRequest>>) {
         let queued = std::mem::take(&mut self.queue).requests;
         self.head = None;
         self.batch_head = None;
@@ -226,143 +231,15 @@ impl PendingState {
         self.queued_keys.clear();
         self.in_flight_keys.clear();
         self.in_flight = None;
-        for PendingRequest { request, reply } in requests.into_iter().chain(queued) {
-            self.enqueue(request, reply.reply_to);
-        }
+        requests.into_iter().chain(queued).for_each(|request| self.enqueue(request));
     }
 
-    /// Pushes what the request appends onto the queue. On `Err` the caller takes it off again.
-    fn decide(&mut self, asked: &LedgerRequest) -> LedgerResult {
-        self.ensure_head()?;
-        if let Some(key) = &asked.key
-            && let Some(repeated) = self.find_repeated(key)?
-        {
-            return Ok(repeated);
-        }
-        let reply = match &asked.operation {
-            Operation::SavePlan(plan) => self.save_plan(plan, &asked.actor)?,
-            Operation::AcceptTool { digest, tool, reason } => {
-                self.accept_tool(*digest, tool, reason.as_deref(), &asked.actor)?
-            }
-            Operation::DeletePlan { id } => self.delete_plan(id, &asked.actor)?,
-            Operation::Start(start) => LedgerReply::Advanced(Box::new(self.start(start, &asked.actor)?)),
-            Operation::Command { stream, command } => {
-                LedgerReply::Advanced(Box::new(self.apply(*stream, command, &asked.actor)?))
-            }
-            Operation::RecordAct { facts, status, project, salt } => {
-                let new_event =
-                    standalone_action::build_action_event(facts, *status, project.as_deref(), salt)?;
-                let stream = StreamId::starting_at(self.next_position());
-                self.queue.statements.push(payloads::insert_salt(self.tenant, stream, salt));
-                let recorded = self.append(stream, StreamHead::before_first(stream), new_event, &asked.actor);
-                LedgerReply::Recorded(recorded.position)
-            }
-            Operation::EraseAct { stream } => self.erase_act(*stream, &asked.actor)?,
-            Operation::SetNote(note) => self.set_note(note, &asked.actor)?,
-            Operation::DeleteNote { project, scope, key } => {
-                self.delete_note((project.clone(), scope.clone(), key.clone()), &asked.actor)?
-            }
-            Operation::EraseNote { stream, version } => self.erase_note(*stream, *version, &asked.actor)?,
-            Operation::SetTasks { tasks, create: fresh } => self.set_tasks(tasks, *fresh, &asked.actor)?,
-            Operation::AddTask(task) => self.add_task(task, &asked.actor)?,
-        };
-        if let Some(key) = &asked.key {
-            self.queue_key(key, &reply);
-        }
-        Ok(reply)
-    }
-
-    /// The reply to an earlier request under this key; None: the key is new.
-    fn find_repeated(&mut self, key: &RequestKey) -> Result<Option<LedgerReply>, Error> {
-        let name = (key.caller.clone(), key.key.clone());
-        let pending = self.queued_keys.get(&name).or_else(|| self.in_flight_keys.get(&name)).cloned();
-        let found = match pending {
-            Some(found) => Some(found),
-            None => requests::by_key(self.tenant, &key.caller, &key.key).first_blocking(&self.db)?,
-        };
-        match found {
-            None => Ok(None),
-            Some(found) if found.digest == key.digest.0 => Ok(Some(LedgerReply::Repeated(found.result))),
-            Some(_) => {
-                let message = format!("the key `{}` was used for another request", key.key);
-                Err(Refusal::new("key_reused", message, "use a new key for a new request").into())
-            }
-        }
-    }
-
-    /// Queues the key with the public id of what its request gave.
-    fn queue_key(&mut self, key: &RequestKey, reply: &LedgerReply) {
-        let result = match reply {
-            LedgerReply::PlanSaved { plan, .. } => format!("{}@{}", plan.id, plan.version),
-            LedgerReply::Advanced(progress) => progress.id.to_string(),
-            LedgerReply::Recorded(position) => position.0.to_string(),
-            LedgerReply::Done | LedgerReply::ToolAccepted { .. } => String::new(),
-            LedgerReply::Repeated(result) => result.clone(),
-        };
-        let request = requests::RequestRow { digest: key.digest.0.to_vec(), result, at: self.clock.now_ms() };
-        self.queue.statements.push(requests::insert(self.tenant, &key.caller, &key.key, &request));
-        self.queued_keys.insert((key.caller.clone(), key.key.clone()), request);
-    }
-
-    /// Queues the erasure of a standalone action, unless it is erased or pending. Err: no such action.
-    fn erase_act(&mut self, stream: StreamId, actor: &Arc<str>) -> Result<LedgerReply, Error> {
-        let act = fold::fold_act(&self.db, self.tenant, stream)?.ok_or_else(no_such_execution)?;
-        let writing = self.in_flight.iter().flat_map(|batch| &batch.entries);
-        let is_pending = self.queue.entries.iter().chain(writing).any(|entry| entry.stream == stream);
-        if let Some(erased) = act.erase_event().filter(|_| !is_pending) {
-            self.append(
-                stream,
-                StreamHead { version: act.version, position: stream.0 },
-                erased.into(),
-                actor,
-            );
-            self.queue.statements.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
-            self.queue.statements.push(payloads::erase_salt(self.tenant, stream));
-        }
-        Ok(LedgerReply::Done)
-    }
-
-    /// Queues an execution's first entry and, if the request names a node, that node's claim.
-    fn start(&mut self, start: &StartRequest, actor: &Arc<str>) -> Result<DriveState, Error> {
-        let first = build_start_event(
-            start.id.clone(),
-            start.plan_ref.clone(),
-            &start.plan,
-            start.inputs.as_ref(),
-            &start.context,
-            &start.terms,
-            &start.salt,
-        );
-        let stream = StreamId::starting_at(self.next_position());
-        let recorded = self.append(stream, StreamHead::before_first(stream), first, actor);
-        let Event::ExecutionStarted(started) = &recorded.event else {
-            unreachable!("begin gives an execution's start")
-        };
-        self.plans.insert(start.plan.clone());
-        let (plan, salt) = (start.plan.clone(), start.salt.clone());
-        let mut execution = execution::initial_state(started, recorded.position, recorded.at_ms, plan, salt);
-        self.queue.statements.push(payloads::insert_salt(self.tenant, stream, &start.salt));
-        let first_entry = self.queue.entries.len();
-        if let Some(node) = &start.node {
-            let claim = Command::Claim {
-                node: node.clone(),
-                expected_epoch: execution.epoch,
-                unsent: Default::default(),
-            };
-            execution = self.advance(stream, execution, &claim, actor)?.0;
-        }
-        self.queue
-            .statements
-            .push(executions::insert(self.tenant, &projection::execution_row(stream, &execution)));
-        Ok(self.cache_and_report(stream, execution, first_entry))
-    }
-
-    pub fn plans(&self) -> PlanCache {
+    pub(crate) fn plans(&self) -> PlanCache {
         self.plans.clone()
     }
 
     /// Calls `read` with the state, which may be ahead of the database. Err: no such execution.
-    pub fn with_execution<T>(
+    pub(crate) fn with_execution<T>(
         &mut self,
         stream: StreamId,
         read: impl FnOnce(&Execution) -> T,
@@ -375,11 +252,11 @@ impl PendingState {
     }
 
     /// The cached state. None: it is not cached, or not all of it is durable.
-    pub fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
+    pub(crate) fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
         self.executions.get(&stream).filter(|execution| execution.position.0 <= self.durable_up_to).cloned()
     }
 
-    pub fn prefetch(&mut self, streams: &[StreamId]) -> Result<(), Error> {
+    pub(crate) fn prefetch(&mut self, streams: &[StreamId]) -> Result<(), Error> {
         self.ensure_head()?;
         let missing: Vec<StreamId> =
             streams.iter().copied().filter(|stream| !self.executions.contains_key(stream)).collect();
@@ -399,27 +276,10 @@ impl PendingState {
         }
     }
 
-    /// Decides a command on an execution and queues its events and row changes. Err also for a refusal.
-    fn apply(&mut self, stream: StreamId, command: &Command, actor: &Arc<str>) -> Result<DriveState, Error> {
-        let execution = self.take_execution(stream)?;
-        let before = projection::summarize(&execution);
-        let first_entry = self.queue.entries.len();
-        let (execution, refusal) = self.advance(stream, execution, command, actor)?;
-        let after = projection::summarize(&execution);
-        if before != after {
-            let row = projection::execution_row(stream, &execution);
-            self.queue.statements.push(executions::update(
-                self.tenant,
-                stream,
-                &projection::execution_change(&row),
-            ));
-        }
-        if matches!(command, Command::ErasePayloads) && self.queue.entries.len() > first_entry {
-            self.queue.statements.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
-            self.queue.statements.push(payloads::erase_salt(self.tenant, stream));
-        }
-        let progress = self.cache_and_report(stream, execution, first_entry);
-        refusal.map_or(Ok(progress), |refusal| Err(refusal.into()))
+    /// Queues the erasure of a stream's payloads and salt.
+    fn queue_erasure(&mut self, stream: StreamId) {
+        self.queue.statements.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
+        self.queue.statements.push(payloads::erase_salt(self.tenant, stream));
     }
 
     /// Decides the command and, for the driver, all events that follow. A refusal leaves the state unchanged.
@@ -561,4 +421,67 @@ impl PendingState {
 
 fn no_such_execution() -> Error {
     Refusal::new("no_such_execution", "there is no such execution", "`actbook list` shows them").into()
+}
+
+impl LedgerRequest for StartRequest {
+    type Reply = DriveState;
+
+    /// Queues an execution's first entry and, if there is a node, that node's claim.
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<DriveState, Error> {
+        let first = build_start_event(
+            self.id.clone(),
+            self.plan_ref.clone(),
+            &self.plan,
+            self.inputs.as_ref(),
+            &self.context,
+            &self.terms,
+            &self.salt,
+        );
+        let stream = StreamId::starting_at(pending.next_position());
+        let recorded = pending.append(stream, StreamHead::before_first(stream), first, actor);
+        let Event::ExecutionStarted(started) = &recorded.event else {
+            unreachable!("begin gives an execution's start")
+        };
+        pending.plans.insert(self.plan.clone());
+        let (plan, salt) = (self.plan.clone(), self.salt.clone());
+        let mut execution = execution::initial_state(started, recorded.position, recorded.at_ms, plan, salt);
+        pending.queue.statements.push(payloads::insert_salt(pending.tenant, stream, &self.salt));
+        let first_entry = pending.queue.entries.len();
+        if let Some(node) = &self.node {
+            let (node, expected_epoch) = (node.clone(), execution.epoch);
+            let claim = Command::Claim { node, expected_epoch, unsent: Default::default() };
+            execution = pending.advance(stream, execution, &claim, actor)?.0;
+        }
+        let row = projection::execution_row(stream, &execution);
+        pending.queue.statements.push(executions::insert(pending.tenant, &row));
+        Ok(pending.cache_and_report(stream, execution, first_entry))
+    }
+}
+
+impl LedgerRequest for CommandRequest {
+    type Reply = DriveState;
+
+    /// Decides a command on an execution and queues its events and row changes. Err also for a refusal.
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<DriveState, Error> {
+        let (stream, command) = (self.stream, &*self.command);
+        let execution = pending.take_execution(stream)?;
+        let before = projection::summarize(&execution);
+        let first_entry = pending.queue.entries.len();
+        let (execution, refusal) = pending.advance(stream, execution, command, actor)?;
+        let after = projection::summarize(&execution);
+        if before != after {
+            let row = projection::execution_row(stream, &execution);
+            let change = projection::execution_change(&row);
+            pending.queue.statements.push(executions::update(pending.tenant, stream, &change));
+        }
+        if matches!(command, Command::ErasePayloads) && pending.queue.entries.len() > first_entry {
+            pending.queue_erasure(stream);
+        }
+        let progress = pending.cache_and_report(stream, execution, first_entry);
+        refusal.map_or(Ok(progress), |refusal| Err(refusal.into()))
+    }
+
+    fn command(&self) -> Option<&CommandRequest> {
+        Some(self)
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::pending::{BatchInFlight, PendingReply, PendingRequest, PendingState};
+use super::pending::{BatchInFlight, PendingRequest, PendingState};
 use super::{Error, Shared};
 use crate::store::{Appended, Appender, Batch};
 
@@ -129,12 +129,12 @@ pub(super) fn write_batches<'a>(
     mut appender: MutexGuard<'a, Appender>,
     until: WriteUntil,
 ) -> Option<Duration> {
-    let mut settled = SettledReplies::default();
+    let mut settled = SettledRequests::default();
     while !pending.is_idle() {
-        let Some(BatchInFlight { batch, requests }) = pending.take_batch() else {
+        let Some(BatchInFlight { batch, mut requests }) = pending.take_batch() else {
             // The head could not be read; the pending replies hold that error already.
             release_head(&mut appender);
-            settled.replies.extend(pending.take_requests().into_iter().map(|request| request.reply));
+            settled.requests.extend(pending.take_requests());
             break;
         };
         let appended = if batch.entries.is_empty() && batch.other_statements.is_empty() {
@@ -151,7 +151,8 @@ pub(super) fn write_batches<'a>(
         match appended {
             Ok(Appended::Done) => {
                 settled.position = Some(batch.new.position);
-                settled.replies.extend(pending.finish_batch(batch, requests));
+                pending.finish_batch(batch, &requests);
+                settled.requests.extend(requests);
             }
             Ok(Appended::HeadMoved) => {
                 pending = replay_holding_head(shared, pending, &mut appender, &batch, requests);
@@ -159,8 +160,8 @@ pub(super) fn write_batches<'a>(
             Err(error) => {
                 pending.on_append_failed(batch.old.position);
                 pending.invalidate_and_replay(Vec::new());
-                let failed = requests.into_iter().map(|request| request.reply.with_error(error.clone()));
-                settled.replies.extend(failed);
+                requests.iter_mut().for_each(|request| request.fail(error.clone()));
+                settled.requests.extend(requests);
             }
         }
         if matches!(until, WriteUntil::OneBatchWritten) {
@@ -174,20 +175,21 @@ pub(super) fn write_batches<'a>(
     notify_due_in
 }
 
-/// Replies that are final and are to be sent without the lock, and the position to notify subscribers of.
+/// Requests whose replies are final and are to be sent without the lock, and the position to notify
+/// subscribers of.
 #[derive(Default)]
-struct SettledReplies {
+struct SettledRequests {
     position: Option<u64>,
-    replies: Vec<PendingReply>,
+    requests: Vec<Box<dyn PendingRequest>>,
 }
 
-impl SettledReplies {
+impl SettledRequests {
     /// Notifies subscribers, then sends the replies. Call it without the locks.
     fn send(self, shared: &Shared) {
         if let Some(position) = self.position {
             shared.notifier.notify(position);
         }
-        self.replies.into_iter().for_each(PendingReply::send);
+        self.requests.into_iter().for_each(|request| request.reply());
     }
 }
 
@@ -198,7 +200,7 @@ fn replay_holding_head<'a>(
     pending: MutexGuard<'a, PendingState>,
     appender: &mut Appender,
     batch: &Batch,
-    requests: Vec<PendingRequest>,
+    requests: Vec<Box<dyn PendingRequest>>,
 ) -> MutexGuard<'a, PendingState> {
     drop(pending);
     if let Err(error) = appender.lock_head(batch.tenant) {

@@ -10,7 +10,7 @@ use super::Service;
 use super::executions::FoundExecution;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{DriveState, LedgerReply, Operation};
+use crate::ledger::{CommandRequest, DriveState, KeyedReply};
 
 /// The commanded execution as it was found before, and its progress after the command.
 type ExecutionCommandResult = Result<(FoundExecution, DriveState), Error>;
@@ -35,16 +35,9 @@ impl Service {
         stream: StreamId,
         command: Command,
     ) -> Result<DriveState, Error> {
-        let request = Operation::Command { stream, command: command.into() };
-        match self.submit(caller, request).await? {
-            LedgerReply::Advanced(progress) => Ok(*progress),
-            LedgerReply::Repeated(_) => self.current(stream),
-            LedgerReply::PlanSaved { .. }
-            | LedgerReply::Done
-            | LedgerReply::ToolAccepted { .. }
-            | LedgerReply::Recorded(_) => {
-                unreachable!("a command moves its execution")
-            }
+        match self.submit(caller, CommandRequest { stream, command: command.into() }).await? {
+            KeyedReply::First(progress) => Ok(progress),
+            KeyedReply::Repeated(_) => self.current(stream),
         }
     }
 

@@ -14,7 +14,7 @@ use super::quote::require_plain_name;
 use super::view::format_time;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{LedgerReply, Operation, SetNoteRequest};
+use crate::ledger::{DeleteNoteRequest, SetNoteRequest};
 use crate::random;
 use crate::store::tokenizer::{NoteTokens, SearchQuery, json_to_text};
 use crate::store::{journal, notes, payloads};
@@ -173,8 +173,8 @@ impl Service {
             payload: payload.to_string().into_bytes(),
         };
         let salt = random::bytes::<16>().to_vec().into();
-        let request = Operation::SetNote(Box::new(SetNoteRequest { note, tokens: words, salt }));
-        self.note_receipt(self.submit(caller, request).await?).await
+        let request = SetNoteRequest { note, tokens: words, salt };
+        self.note_receipt(self.submit_recorded(caller, request).await?).await
     }
 
     /// Deletes a note: searches no longer find it; its values stay in the journal.
@@ -189,8 +189,8 @@ impl Service {
             Some(_) => (None, scope.unwrap_or_default()),
             None => self.find_note_to_delete(scope, key, caller.is_agent()).await?,
         };
-        let request = Operation::DeleteNote { project, scope, key: key.to_owned() };
-        self.note_receipt(self.submit(caller, request).await?).await
+        let request = DeleteNoteRequest { project, scope, key: key.to_owned() };
+        self.note_receipt(self.submit_recorded(caller, request).await?).await
     }
 
     /// One page of at most `limit` notes: the best matches of a search first, otherwise the newest first.
@@ -326,21 +326,9 @@ impl Service {
         }
     }
 
-    /// Reads the entry of a note that the ledger's reply points to.
-    async fn note_receipt(&self, reply: LedgerReply) -> Result<NoteReceipt, Error> {
+    /// Reads the entry of a note at this position.
+    async fn note_receipt(&self, Position(position): Position) -> Result<NoteReceipt, Error> {
         let corrupt = |why: String| Error::new("corrupt", why, "run `actbook verify`");
-        let position = match reply {
-            LedgerReply::Recorded(Position(position)) => position,
-            LedgerReply::Repeated(result) => {
-                result.parse().map_err(|_| corrupt(format!("a key gave the position `{result}`")))?
-            }
-            LedgerReply::PlanSaved { .. }
-            | LedgerReply::ToolAccepted { .. }
-            | LedgerReply::Done
-            | LedgerReply::Advanced(_) => {
-                unreachable!("writing a note returns its position")
-            }
-        };
         let entry = journal::by_position(self.tenant, position).first(&self.db).await?;
         let entry = entry.ok_or_else(|| corrupt(format!("entry {position} is missing")))?;
         let event = Event::decode(&entry.kind, &entry.body).map_err(|error| corrupt(error.to_string()))?;

@@ -22,7 +22,7 @@ use super::plans::named_tools;
 use super::view::{ExecutionSummary, ExecutionView, StepProgress, last_started_at_ms};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, DriveState, LedgerReply, Operation, StartRequest};
+use crate::ledger::{self, DriveState, KeyedReply, StartRequest};
 use crate::random;
 use crate::runner::{ClaimResult, HaltSignal};
 use crate::store::{self, executions, plans};
@@ -71,17 +71,10 @@ impl Service {
         let inputs = complete_inputs(&plan, inputs)?;
         let terms = self.load_tool_policies(&reference, &plan).await?;
         let start = self.build_start(reference, plan, inputs, terms, drive).await?;
-        let request = Operation::Start(Box::new(start));
-        match self.submit(caller, request).await? {
-            LedgerReply::Advanced(progress) => Ok(StartedExecution::of(*progress, true)),
-            LedgerReply::Repeated(id) => {
+        match self.submit(caller, start).await? {
+            KeyedReply::First(progress) => Ok(StartedExecution::of(progress, true)),
+            KeyedReply::Repeated(id) => {
                 Ok(StartedExecution::of(self.current(self.find(&id).await?.stream)?, false))
-            }
-            LedgerReply::PlanSaved { .. }
-            | LedgerReply::Done
-            | LedgerReply::ToolAccepted { .. }
-            | LedgerReply::Recorded(_) => {
-                unreachable!("a start returns the progress of an execution")
             }
         }
     }

@@ -11,7 +11,7 @@ pub use super::export::ExportReport;
 pub use super::verify::{VerifyFailure, VerifyReport};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, LedgerRequest, Operation};
+use crate::ledger::{self, EraseActionRequest, EraseNoteRequest};
 use crate::store::{executions, journal, notes, requests};
 
 /// What `cleanup` erased, or would erase in a dry run.
@@ -123,14 +123,7 @@ impl Service {
                 if dry_run {
                     continue;
                 }
-                let request = Operation::EraseAct { stream };
-                self.ledger
-                    .submit(LedgerRequest {
-                        actor: self.journaled_actor(caller),
-                        operation: request,
-                        key: None,
-                    })
-                    .await?;
+                self.ledger.submit(&self.journaled_actor(caller), EraseActionRequest { stream }).await?;
             }
         }
     }
@@ -144,14 +137,8 @@ impl Service {
             let Some(last) = batch.last() else { return Ok(count) };
             (count, after) = (count + batch.len(), last.stream.0);
             for note in batch.iter().filter(|_| !dry_run) {
-                let request = Operation::EraseNote { stream: note.stream, version: note.version };
-                self.ledger
-                    .submit(LedgerRequest {
-                        actor: self.journaled_actor(caller),
-                        operation: request,
-                        key: None,
-                    })
-                    .await?;
+                let request = EraseNoteRequest { stream: note.stream, version: note.version };
+                self.ledger.submit(&self.journaled_actor(caller), request).await?;
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Idempotent requests: a request that is repeated under the same key returns the result of the first one.
 
-use actbook_engine::id::StreamId;
+use actbook_engine::id::{Position, StreamId};
 
 use super::Service;
+use super::redact::RedactedRequest;
 use crate::caller::{Caller, IdempotencyKey};
 use crate::error::Error;
-use crate::ledger::{DriveState, LedgerReply, LedgerRequest, Operation, RequestKey};
+use crate::ledger::{DriveState, KeyedReply, KeyedRequest, RequestKey};
 use crate::store::requests;
 
 /// Longest idempotency key that a caller may choose, in bytes.
@@ -13,17 +14,35 @@ const KEY_BYTES_MAX: usize = 200;
 
 impl Service {
     /// Redacts a request and submits it to the ledger, under the caller's request key if there is one.
-    pub(super) async fn submit(&self, caller: &Caller, mut request: Operation) -> Result<LedgerReply, Error> {
-        self.redact_request(&mut request)?;
+    pub(super) async fn submit<R: RedactedRequest>(
+        &self,
+        caller: &Caller,
+        mut request: R,
+    ) -> Result<KeyedReply<R::Reply>, Error> {
+        request.redact(self)?;
         let key = caller.key.as_ref().map(|key| self.request_key(caller, key)).transpose()?;
-        let reply = self
-            .ledger
-            .submit(LedgerRequest { actor: self.journaled_actor(caller), operation: request, key })
-            .await?;
-        if let (LedgerReply::Repeated(_), Some(key)) = (&reply, &caller.key) {
+        let request = KeyedRequest { request, key };
+        let reply = self.ledger.submit(&self.journaled_actor(caller), request).await?;
+        if let (KeyedReply::Repeated(_), Some(key)) = (&reply, &caller.key) {
             key.mark_repeated();
         }
         Ok(reply)
+    }
+
+    /// Submits a request that appends one entry; returns the entry's position, also to a repeated request.
+    pub(super) async fn submit_recorded<R: RedactedRequest<Reply = Position>>(
+        &self,
+        caller: &Caller,
+        request: R,
+    ) -> Result<Position, Error> {
+        match self.submit(caller, request).await? {
+            KeyedReply::First(position) => Ok(position),
+            KeyedReply::Repeated(result) => {
+                let message = || format!("a key gave the position `{result}`");
+                let corrupt = |_| Error::new("corrupt", message(), "run `actbook verify`");
+                result.parse().map(Position).map_err(corrupt)
+            }
+        }
     }
 
     /// The stored result of the caller's request key. `None`: no key, or not used yet. Refused if the key was
@@ -32,17 +51,11 @@ impl Service {
         let Some(key) = &caller.key else { return Ok(None) };
         let request = self.request_key(caller, key)?;
         let found = requests::by_key(self.tenant, &request.caller, &request.key).first(&self.db).await?;
-        match found {
-            Some(found) if found.digest == request.digest.0 => {
-                key.mark_repeated();
-                Ok(Some(found.result))
-            }
-            Some(_) => {
-                let message = format!("the key `{}` was used for another request", key.name);
-                Err(Error::new("key_reused", message, "use a new key for a new request"))
-            }
-            None => Ok(None),
+        let result = found.map(|found| request.stored_result(found)).transpose()?;
+        if result.is_some() {
+            key.mark_repeated();
         }
+        Ok(result)
     }
 
     /// The key as it is stored. In a confined service keys are separate per project, even for callers of the

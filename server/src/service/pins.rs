@@ -19,7 +19,7 @@ use super::redact::tool_part;
 use crate::caller::Caller;
 use crate::config::{RetryConfig, ToolConfig};
 use crate::error::Error;
-use crate::ledger::{LedgerReply, Operation};
+use crate::ledger::{AcceptToolRequest, KeyedReply};
 use crate::store::tools::{self as rows, ToolRow};
 use crate::tools::{Annotations, ToolInfo, summarize_changes};
 
@@ -166,19 +166,9 @@ impl Service {
             let message = format!("`{name}` is part of this process and has no definition to accept");
             return Err(Error::new("nothing_to_accept", message, "accept tools of servers and commands"));
         };
-        let request = Operation::AcceptTool { digest, tool: self.tool_row(&info), reason };
-        match self.submit(caller, request).await? {
-            LedgerReply::ToolAccepted { is_new: fresh } => {
-                Ok(AcceptedTool { tool: info.name, digest, fresh })
-            }
-            LedgerReply::PlanSaved { .. }
-            | LedgerReply::Done
-            | LedgerReply::Advanced(_)
-            | LedgerReply::Recorded(_)
-            | LedgerReply::Repeated(_) => {
-                unreachable!("accepting a tool replies `Accepted`")
-            }
-        }
+        let request = AcceptToolRequest { digest, tool: self.tool_row(&info), reason };
+        let fresh = matches!(self.submit(caller, request).await?, KeyedReply::First(true));
+        Ok(AcceptedTool { tool: info.name, digest, fresh })
     }
 
     /// The row that stores a tool's definition for later comparison, redacted: a server may put secrets into

@@ -15,7 +15,7 @@ use super::redact::SECRET_IN_PLAN;
 use super::view::PlanView;
 use crate::caller::Caller;
 use crate::error::{Error, UNTRUSTED_CONFIG};
-use crate::ledger::{LedgerReply, Operation, SavePlanRequest};
+use crate::ledger::{DeletePlanRequest, KeyedReply, SavePlanRequest};
 use crate::random;
 use crate::store::{self, payloads, plans};
 
@@ -135,20 +135,13 @@ impl Service {
         check: PlanCheck,
     ) -> Result<SavedPlan, Error> {
         let plan = request.plan.clone();
-        let (reference, plan, fresh) =
-            match self.submit(caller, Operation::SavePlan(Box::new(request))).await? {
-                LedgerReply::PlanSaved { plan: reference, is_new: fresh } => (reference, plan, fresh),
-                LedgerReply::Repeated(result) => {
-                    let (reference, plan) = self.load_previous_save(&result).await?;
-                    (reference, plan, false)
-                }
-                LedgerReply::Advanced(_)
-                | LedgerReply::Done
-                | LedgerReply::ToolAccepted { .. }
-                | LedgerReply::Recorded(_) => {
-                    unreachable!("saving a plan returns its reference")
-                }
-            };
+        let (reference, plan, fresh) = match self.submit(caller, request).await? {
+            KeyedReply::First(saved) => (saved.plan, plan, saved.is_new),
+            KeyedReply::Repeated(result) => {
+                let (reference, plan) = self.load_previous_save(&result).await?;
+                (reference, plan, false)
+            }
+        };
         if reference.version > 1 {
             self.add_new_steps_as_subtasks(caller, &reference, &plan).await?;
         }
@@ -254,8 +247,7 @@ impl Service {
     pub async fn delete_plan(&self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
         let row = self.plan_row(name_or_id).await?;
         self.require_own_project(row.project.as_deref(), "plan")?;
-        let request = Operation::DeletePlan { id: PlanId::new(row.id.as_str()) };
-        self.submit(caller, request).await?;
+        self.submit(caller, DeletePlanRequest { id: PlanId::new(row.id.as_str()) }).await?;
         Ok(PlanView::of(&row))
     }
 }

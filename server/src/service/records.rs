@@ -14,7 +14,7 @@ use super::Service;
 use super::executions::FoundExecution;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{DriveState, LedgerReply, Operation};
+use crate::ledger::{DriveState, RecordActionRequest};
 use crate::random;
 
 /// Longest wait for the driver to act on a report before the caller is answered.
@@ -141,22 +141,8 @@ impl Service {
         }
         let salt = random::bytes::<16>().to_vec().into();
         let project = Some(self.project().to_owned());
-        let request = Operation::RecordAct { facts: Box::new(facts), status, project, salt };
-        match self.submit(caller, request).await? {
-            LedgerReply::Recorded(position) => Ok(RecordResult::Standalone(position)),
-            LedgerReply::Repeated(result) => {
-                let message = || format!("a key gave the position `{result}`");
-                let position =
-                    result.parse().map_err(|_| Error::new("corrupt", message(), "run `actbook verify`"))?;
-                Ok(RecordResult::Standalone(Position(position)))
-            }
-            LedgerReply::PlanSaved { .. }
-            | LedgerReply::Done
-            | LedgerReply::ToolAccepted { .. }
-            | LedgerReply::Advanced(_) => {
-                unreachable!("a standalone action returns its position")
-            }
-        }
+        let request = RecordActionRequest { facts, status, project, salt };
+        Ok(RecordResult::Standalone(self.submit_recorded(caller, request).await?))
     }
 
     /// Refuses a plan with steps that Actbook would call: in record mode the agent performs every step

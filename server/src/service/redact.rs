@@ -13,7 +13,10 @@ use serde_json::Value;
 use super::Service;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::Operation;
+use crate::ledger::{
+    AcceptToolRequest, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest, LedgerRequest,
+    PublicId, RecordActionRequest, SavePlanRequest, SetNoteRequest, SetTasksRequest, StartRequest,
+};
 
 /// The finding's code for a plan that holds a secret.
 pub(super) const SECRET_IN_PLAN: &str = "secret_in_plan";
@@ -45,29 +48,12 @@ impl Service {
         name
     }
 
-    /// Redacts the free text of a request. Refused if a secret stands in a name, or in arguments to be sent:
-    /// redacting them would make a different call.
-    pub(super) fn redact_request(&self, request: &mut Operation) -> Result<(), Error> {
-        if self.tools.has_secrets() {
-            names_in(request).into_iter().try_for_each(|(what, name)| self.refuse_secret_name(what, name))?;
+    /// Refuses names that hold a known secret.
+    fn refuse_secret_names<'a>(&self, names: impl IntoIterator<Item = CallerName<'a>>) -> Result<(), Error> {
+        if !self.tools.has_secrets() {
+            return Ok(());
         }
-        match request {
-            Operation::Command { command, .. } => self.redact_command(Arc::make_mut(command))?,
-            Operation::AcceptTool { reason, .. } => self.redact_text(reason),
-            Operation::RecordAct { facts, .. } => self.redact_facts(facts),
-            // Plans and inputs with a secret were refused before; notes and tasks were redacted before they
-            // were indexed.
-            Operation::SavePlan(_)
-            | Operation::Start(_)
-            | Operation::SetNote(_)
-            | Operation::SetTasks { .. }
-            | Operation::AddTask(_) => {}
-            Operation::DeletePlan { .. }
-            | Operation::EraseAct { .. }
-            | Operation::DeleteNote { .. }
-            | Operation::EraseNote { .. } => {}
-        }
-        Ok(())
+        names.into_iter().try_for_each(|(what, name)| self.refuse_secret_name(what, name))
     }
 
     /// Refuses a name that holds a known secret; names the variable that the secret comes from.
@@ -182,30 +168,64 @@ impl Service {
     }
 }
 
-/// The names that a request brings into the journal. A name that exists already, as of a step, a note to
-/// delete or a task to change, is not checked: refusing it would only keep people from what it names. Names
-/// in plans are refused with the plan.
-fn names_in(request: &Operation) -> Vec<CallerName<'_>> {
-    match request {
-        Operation::AcceptTool { tool, .. } => vec![("the tool's name", tool_part(&tool.name))],
-        Operation::SetNote(request) => {
-            let note_type = request.note.r#type.iter().map(|name| ("the note's type", name.as_str()));
-            note_type.chain(task_of(&request.note.scope)).collect()
-        }
-        Operation::SetTasks { tasks, create } => {
-            tasks.iter().flat_map(|(task, _)| names_of_task(task, *create)).collect()
-        }
-        Operation::AddTask(request) => names_of_task(&request.task, true),
-        Operation::Command { .. }
-        | Operation::DeleteNote { .. }
-        | Operation::SavePlan(_)
-        | Operation::DeletePlan { .. }
-        | Operation::Start(_)
-        | Operation::RecordAct { .. }
-        | Operation::EraseAct { .. }
-        | Operation::EraseNote { .. } => Vec::new(),
+/// A request that is redacted before the ledger gets it.
+pub(super) trait RedactedRequest: LedgerRequest<Reply: PublicId> {
+    /// Redacts the free text. Refused if a secret stands in arguments to be sent, which redacted would make a
+    /// different call, or in a name that the request brings into the journal. A name that exists already, as
+    /// of a step or of a task to change, is not checked: refusing it would only keep people from what it names.
+    fn redact(&mut self, _service: &Service) -> Result<(), Error> {
+        Ok(())
     }
 }
+
+impl RedactedRequest for CommandRequest {
+    fn redact(&mut self, service: &Service) -> Result<(), Error> {
+        service.redact_command(Arc::make_mut(&mut self.command))
+    }
+}
+
+impl RedactedRequest for AcceptToolRequest {
+    fn redact(&mut self, service: &Service) -> Result<(), Error> {
+        service.redact_text(&mut self.reason);
+        service.refuse_secret_names([("the tool's name", tool_part(&self.tool.name))])
+    }
+}
+
+impl RedactedRequest for RecordActionRequest {
+    fn redact(&mut self, service: &Service) -> Result<(), Error> {
+        service.redact_facts(&mut self.facts);
+        Ok(())
+    }
+}
+
+// The texts of notes and tasks were redacted before they were indexed.
+impl RedactedRequest for SetNoteRequest {
+    fn redact(&mut self, service: &Service) -> Result<(), Error> {
+        let note_type = self.note.r#type.iter().map(|name| ("the note's type", name.as_str()));
+        service.refuse_secret_names(note_type.chain(task_of(&self.note.scope)))
+    }
+}
+
+impl RedactedRequest for SetTasksRequest {
+    fn redact(&mut self, service: &Service) -> Result<(), Error> {
+        let names = self.tasks.iter().flat_map(|(task, _)| names_of_task(task, self.create));
+        service.refuse_secret_names(names)
+    }
+}
+
+impl RedactedRequest for AddTaskRequest {
+    fn redact(&mut self, service: &Service) -> Result<(), Error> {
+        service.refuse_secret_names(names_of_task(&self.task, true))
+    }
+}
+
+// Plans and inputs with a secret were refused before, with the names in them.
+impl RedactedRequest for SavePlanRequest {}
+impl RedactedRequest for StartRequest {}
+
+// These name only what exists.
+impl RedactedRequest for DeletePlanRequest {}
+impl RedactedRequest for DeleteNoteRequest {}
 
 /// The part of `server/tool` that the server chose; the server's name is the config's.
 pub(super) fn tool_part(name: &str) -> &str {

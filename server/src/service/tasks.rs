@@ -19,7 +19,7 @@ use super::quote::require_plain_name;
 use super::view::format_time;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{LedgerReply, Operation};
+use crate::ledger::{KeyedReply, SetTasksRequest};
 use crate::random;
 use crate::store::{executions, payloads, tasks};
 
@@ -102,7 +102,7 @@ impl Service {
         self.redact_task(&mut given);
         let id = given.id.clone();
         let reply = match self.previous_result(caller).await? {
-            Some(result) => LedgerReply::Repeated(result),
+            Some(result) => KeyedReply::Repeated(result),
             None => self.submit(caller, self.add_task_request(given, drive).await?).await?,
         };
         let RuleEffects { plan, started, drive } = self.rule_effects(reply, drive).await?;
@@ -301,7 +301,7 @@ impl Service {
     /// Submits tasks to the ledger: new ones if `fresh`, else changes of existing ones; refused otherwise.
     async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<(), Error> {
         let salted = |task| (task, new_salt());
-        let request = Operation::SetTasks { tasks: tasks.into_iter().map(salted).collect(), create: fresh };
+        let request = SetTasksRequest { tasks: tasks.into_iter().map(salted).collect(), create: fresh };
         self.submit(caller, request).await.map(drop)
     }
 

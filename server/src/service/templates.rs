@@ -19,7 +19,7 @@ use super::plans::SavedPlan;
 use super::view::format_time;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::Operation;
+use crate::ledger::DeletePlanRequest;
 use crate::store::{payloads, plans};
 
 pub use shipped::{ShippedTemplate, shipped_templates};
@@ -273,7 +273,7 @@ impl Service {
             return Err(Error::new("shipped", message, "only templates that were made can be deleted"));
         };
         self.require_own_project(row.plan.project.as_deref(), "template")?;
-        self.submit(caller, Operation::DeletePlan { id: PlanId::new(row.plan.id.as_str()) }).await?;
+        self.submit(caller, DeletePlanRequest { id: PlanId::new(row.plan.id.as_str()) }).await?;
         Ok(template_view(&template))
     }
 }

@@ -12,7 +12,7 @@ use crate::store::journal;
 
 impl PendingState {
     /// Registers a driver in this process until the `Notify` is dropped, which wakes it on outside changes.
-    pub fn register_driver(&mut self, stream: StreamId) -> Arc<Notify> {
+    pub(crate) fn register_driver(&mut self, stream: StreamId) -> Arc<Notify> {
         self.drivers.retain(|_, driver| driver.strong_count() > 0);
         if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
             return driver;
@@ -22,18 +22,18 @@ impl PendingState {
         driver
     }
 
-    pub fn is_driven_here(&self, stream: StreamId) -> bool {
+    pub(crate) fn is_driven_here(&self, stream: StreamId) -> bool {
         self.drivers.get(&stream).is_some_and(|driver| driver.strong_count() > 0)
     }
 
-    pub fn wake_driver(&self, stream: StreamId) {
+    pub(crate) fn wake_driver(&self, stream: StreamId) {
         if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
             driver.notify_one();
         }
     }
 
     /// Does nothing if this process knows of all appends up to `position`.
-    pub fn on_remote_append(&mut self, position: u64) -> Result<(), Error> {
+    pub(crate) fn on_remote_append(&mut self, position: u64) -> Result<(), Error> {
         if self.woken_up_to.is_some_and(|woken| position <= woken) {
             return Ok(());
         }
@@ -42,12 +42,12 @@ impl PendingState {
     }
 
     /// The append failed, so positions after `after` may belong to another process.
-    pub fn on_append_failed(&mut self, after: u64) {
+    pub(crate) fn on_append_failed(&mut self, after: u64) {
         self.woken_up_to = self.woken_up_to.map(|woken| woken.min(after));
     }
 
     /// Wakes the drivers of the executions that other processes have appended to.
-    pub fn wake_remote_waiters(&mut self) -> Result<(), Error> {
+    pub(crate) fn wake_remote_waiters(&mut self) -> Result<(), Error> {
         self.ensure_head()?;
         let (Some(woken), Some(head)) = (self.woken_up_to, self.batch_head) else { return Ok(()) };
         if !self.drivers.is_empty() {

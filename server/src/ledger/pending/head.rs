@@ -40,7 +40,7 @@ impl PendingState {
     }
 
     /// Reads the head row without the comparison; None: there is no such row.
-    pub fn read_stored_head(&self) -> Result<Option<JournalHead>, Error> {
+    pub(crate) fn read_stored_head(&self) -> Result<Option<JournalHead>, Error> {
         Ok(journal::head(self.tenant).first_blocking(&self.db)?)
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use actbook_engine::chain::Digest;
 use actbook_engine::event::ToolAccepted;
 use actbook_engine::execution::NewEvent;
-use actbook_engine::id::PlanId;
 use actbook_engine::library::PlanLibrary;
 
 use super::super::fold::{self, LIBRARY_STREAM};
-use super::super::{Error, LedgerReply, LedgerResult, SavePlanRequest};
+use super::super::{
+    AcceptToolRequest, DeletePlanRequest, Error, LedgerRequest, SavePlanReply, SavePlanRequest,
+};
 use super::{PendingState, StreamHead};
 use crate::store::{projection, tools};
 
@@ -22,44 +22,7 @@ impl PendingState {
         }
     }
 
-    /// Queues the plan as a new version, unless the newest version equals it.
-    pub(super) fn save_plan(&mut self, request: &SavePlanRequest, actor: &Arc<str>) -> LedgerResult {
-        let SavePlanRequest { plan, new_id, placement, pins, tools } = request;
-        let library = self.take_library()?;
-        let (reference, saved) = library.save(plan, placement, pins.as_ref(), new_id.clone());
-        let is_new = saved.is_some();
-        if let Some(saved) = saved {
-            let payload = Some(plan.document.clone().into_bytes());
-            self.append_to_library(library, NewEvent { event: saved.into(), payload }, actor)?;
-            self.queue.statements.extend(tools.iter().map(|tool| tools::insert(self.tenant, tool)));
-        } else {
-            self.library = Some(library);
-        }
-        self.plans.insert(plan.clone());
-        Ok(LedgerReply::PlanSaved { plan: reference, is_new })
-    }
-
-    /// Queues the acceptance of a tool's definition, unless that definition is accepted already.
-    pub(super) fn accept_tool(
-        &mut self,
-        digest: Digest,
-        tool: &tools::ToolRow,
-        reason: Option<&str>,
-        actor: &Arc<str>,
-    ) -> LedgerResult {
-        let library = self.take_library()?;
-        let is_new = library.accepted_definition(&tool.name) != Some(digest);
-        if is_new {
-            let (tool_name, reason) = (tool.name.clone(), reason.map(str::to_owned));
-            self.append_to_library(library, ToolAccepted { tool: tool_name, digest, reason }.into(), actor)?;
-            self.queue.statements.push(tools::insert(self.tenant, tool));
-        } else {
-            self.library = Some(library);
-        }
-        Ok(LedgerReply::ToolAccepted { is_new })
-    }
-
-    pub fn with_library<T>(&mut self, read: impl FnOnce(&PlanLibrary) -> T) -> Result<T, Error> {
+    pub(crate) fn with_library<T>(&mut self, read: impl FnOnce(&PlanLibrary) -> T) -> Result<T, Error> {
         self.ensure_head()?;
         let library = self.take_library()?;
         let result = read(&library);
@@ -80,16 +43,59 @@ impl PendingState {
         self.library = Some(library.evolve(&recorded)?);
         Ok(())
     }
+}
 
-    pub(super) fn delete_plan(&mut self, id: &PlanId, actor: &Arc<str>) -> LedgerResult {
-        let library = self.take_library()?;
-        match library.delete(id) {
-            Ok(deleted) => self.append_to_library(library, deleted.into(), actor)?,
+impl LedgerRequest for SavePlanRequest {
+    type Reply = SavePlanReply;
+
+    /// Queues the plan as a new version, unless the newest version equals it.
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<SavePlanReply, Error> {
+        let Self { plan, new_id, placement, pins, tools } = self;
+        let library = pending.take_library()?;
+        let (reference, saved) = library.save(plan, placement, pins.as_ref(), new_id.clone());
+        let is_new = saved.is_some();
+        if let Some(saved) = saved {
+            let payload = Some(plan.document.clone().into_bytes());
+            pending.append_to_library(library, NewEvent { event: saved.into(), payload }, actor)?;
+            pending.queue.statements.extend(tools.iter().map(|tool| tools::insert(pending.tenant, tool)));
+        } else {
+            pending.library = Some(library);
+        }
+        pending.plans.insert(plan.clone());
+        Ok(SavePlanReply { plan: reference, is_new })
+    }
+}
+
+impl LedgerRequest for AcceptToolRequest {
+    type Reply = bool;
+
+    /// Queues the acceptance of a tool's definition, unless that definition is accepted already.
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<bool, Error> {
+        let Self { digest, tool, reason } = self;
+        let library = pending.take_library()?;
+        let is_new = library.accepted_definition(&tool.name) != Some(*digest);
+        if is_new {
+            let accepted = ToolAccepted { tool: tool.name.clone(), digest: *digest, reason: reason.clone() };
+            pending.append_to_library(library, accepted.into(), actor)?;
+            pending.queue.statements.push(tools::insert(pending.tenant, tool));
+        } else {
+            pending.library = Some(library);
+        }
+        Ok(is_new)
+    }
+}
+
+impl LedgerRequest for DeletePlanRequest {
+    type Reply = ();
+
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<(), Error> {
+        let library = pending.take_library()?;
+        match library.delete(&self.id) {
+            Ok(deleted) => pending.append_to_library(library, deleted.into(), actor),
             Err(refusal) => {
-                self.library = Some(library);
-                return Err(refusal.into());
+                pending.library = Some(library);
+                Err(refusal.into())
             }
         }
-        Ok(LedgerReply::Done)
     }
 }

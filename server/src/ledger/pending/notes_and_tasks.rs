@@ -1,16 +1,21 @@
-//! Notes and tasks: each has a stream of its own that is never folded as a whole. Its newest version is
-//! found in its row in the database or, until that row is durable, among the unwritten rows here.
+//! Standalone actions, notes and tasks: each has a stream of its own that is never folded as a whole. The
+//! newest version of a note or task is found in its row in the database or, until that row is durable, among
+//! the unwritten rows here.
 
 use std::sync::Arc;
 
 use actbook_engine::event::{NoteDeleted, PayloadsErased};
 use actbook_engine::execution::{NewEvent, RecordedEvent, Refusal};
-use actbook_engine::id::StreamId;
+use actbook_engine::id::{Position, StreamId};
 use actbook_engine::note::{self, NoteScope, PreviousNote};
-use actbook_engine::task;
+use actbook_engine::{standalone_action, task};
 
-use super::super::{AddTaskRequest, Error, LedgerReply, SetNoteRequest, StartRequest};
-use super::{PendingState, StreamHead};
+use super::super::{
+    AddTaskReply, AddTaskRequest, DeleteNoteRequest, EraseActionRequest, EraseNoteRequest, Error,
+    LedgerRequest, RecordActionRequest, SetNoteRequest, SetTasksRequest, StartRequest, TaskPlanRequest,
+};
+use super::{PendingState, StreamHead, fold, no_such_execution};
+use crate::store::tokenizer::NoteTokens;
 use crate::store::{notes, payloads, projection, tasks};
 
 /// A row, which may be ahead of the database, and the salt of its stream.
@@ -45,112 +50,158 @@ impl UnwrittenRows {
     }
 }
 
-impl PendingState {
+impl LedgerRequest for RecordActionRequest {
+    type Reply = Position;
+
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<Position, Error> {
+        let Self { facts, status, project, salt } = self;
+        let new_event = standalone_action::build_action_event(facts, *status, project.as_deref(), salt)?;
+        Ok(pending.append_to_stream(None, new_event, salt, actor).1.position)
+    }
+}
+
+impl LedgerRequest for EraseActionRequest {
+    type Reply = ();
+
+    /// Queues the erasure, unless the action is erased or pending. Err: no such action.
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<(), Error> {
+        let stream = self.stream;
+        let action = fold::fold_act(&pending.db, pending.tenant, stream)?.ok_or_else(no_such_execution)?;
+        let writing = pending.in_flight.iter().flat_map(|batch| &batch.entries);
+        let is_pending = pending.queue.entries.iter().chain(writing).any(|entry| entry.stream == stream);
+        if let Some(erased) = action.erase_event().filter(|_| !is_pending) {
+            let last = StreamHead { version: action.version, position: stream.0 };
+            pending.append(stream, last, erased.into(), actor);
+            pending.queue_erasure(stream);
+        }
+        Ok(())
+    }
+}
+
+impl LedgerRequest for SetNoteRequest {
+    type Reply = Position;
+
     /// Queues a new value of the note, or its first.
-    pub(super) fn set_note(
-        &mut self,
-        request: &SetNoteRequest,
-        actor: &Arc<str>,
-    ) -> Result<LedgerReply, Error> {
-        let name = (request.note.project.clone(), request.note.scope.clone(), request.note.key.clone());
-        let before = self.find_note(&name)?;
-        let salt = before.as_ref().map_or_else(|| request.salt.clone(), |found| found.salt.clone());
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<Position, Error> {
+        let name = (self.note.project.clone(), self.note.scope.clone(), self.note.key.clone());
+        let before = pending.find_note(&name)?;
+        let salt = before.as_ref().map_or_else(|| self.salt.clone(), |found| found.salt.clone());
         let live = before.as_ref().map(|found| &found.row).filter(|row| !row.deleted);
         let live = live.map(|row| PreviousNote { r#type: &row.r#type, everywhere: row.everywhere });
-        let new_event = note::build_note_event(&request.note, live, &salt)?;
+        let new_event = note::build_note_event(&self.note, live, &salt)?;
         let row = before.map(|found| found.row);
         let (written, recorded) =
-            self.append_to_stream(row.as_ref().map(note_stream_head), new_event, &salt, actor);
+            pending.append_to_stream(row.as_ref().map(note_stream_head), new_event, &salt, actor);
         let entry = written.as_written(actor, &recorded);
         let note = projection::note_row(None, &entry).expect("the entry sets a note");
-        let changes =
-            notes::upsert(self.db.dialect(), self.tenant, row.as_ref(), &note, Some(&request.tokens));
-        self.queue.statements.extend(changes);
-        self.unwritten_rows.notes.insert(name, SaltedRow { row: note, salt });
-        Ok(LedgerReply::Recorded(recorded.position))
+        pending.queue_note(name, row.as_ref(), SaltedRow { row: note, salt }, Some(&self.tokens));
+        Ok(recorded.position)
     }
+}
+
+impl LedgerRequest for DeleteNoteRequest {
+    type Reply = Position;
 
     /// Queues the note's deletion; refused where there is no such note.
-    pub(super) fn delete_note(&mut self, name: NoteKey, actor: &Arc<str>) -> Result<LedgerReply, Error> {
-        let (_, scope, key) = &name;
-        let found = self.find_note(&name)?.filter(|found| !found.row.deleted);
-        let SaltedRow { row, salt } = found.ok_or_else(|| no_such_note(key))?;
-        let deleted = NewEvent::from(NoteDeleted { key: key.clone(), scope: scope.clone() });
-        let (written, recorded) = self.append_to_stream(Some(note_stream_head(&row)), deleted, &salt, actor);
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<Position, Error> {
+        let Self { project, scope, key } = self.clone();
+        let name = (project, scope, key);
+        let found = pending.find_note(&name)?.filter(|found| !found.row.deleted);
+        let SaltedRow { row, salt } = found.ok_or_else(|| no_such_note(&self.key))?;
+        let deleted = NewEvent::from(NoteDeleted { key: self.key.clone(), scope: self.scope.clone() });
+        let (written, recorded) =
+            pending.append_to_stream(Some(note_stream_head(&row)), deleted, &salt, actor);
         let entry = written.as_written(actor, &recorded);
         let note =
             projection::note_row(Some(row.clone()), &entry).expect("the entry deletes a note that is there");
-        self.queue.statements.extend(notes::upsert(self.db.dialect(), self.tenant, Some(&row), &note, None));
-        self.unwritten_rows.notes.insert(name, SaltedRow { row: note, salt });
-        Ok(LedgerReply::Recorded(recorded.position))
+        pending.queue_note(name, Some(&row), SaltedRow { row: note, salt }, None);
+        Ok(recorded.position)
     }
+}
+
+impl LedgerRequest for EraseNoteRequest {
+    type Reply = ();
 
     /// Erases the payloads of a note's entries, unless the note is past `version`.
-    pub(super) fn erase_note(
-        &mut self,
-        stream: StreamId,
-        version: u64,
-        actor: &Arc<str>,
-    ) -> Result<LedgerReply, Error> {
-        let is_pending = self.unwritten_rows.notes.values().any(|pending| pending.row.stream == stream);
-        let row = notes::by_stream(self.tenant, stream).first_blocking(&self.db)?;
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<(), Error> {
+        let Self { stream, version } = *self;
+        let is_pending = pending.unwritten_rows.notes.values().any(|pending| pending.row.stream == stream);
+        let row = notes::by_stream(pending.tenant, stream).first_blocking(&pending.db)?;
         if let Some(row) = row.filter(|row| !is_pending && row.version == version) {
             let last = StreamHead { version, position: row.position };
-            self.append(stream, last, PayloadsErased {}.into(), actor);
-            self.queue.statements.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
-            self.queue.statements.push(payloads::erase_salt(self.tenant, stream));
-            self.queue.statements.extend(notes::erase(self.tenant, &row));
+            pending.append(stream, last, PayloadsErased {}.into(), actor);
+            pending.queue_erasure(stream);
+            pending.queue.statements.extend(notes::erase(pending.tenant, &row));
         }
-        Ok(LedgerReply::Done)
+        Ok(())
     }
+}
+
+impl LedgerRequest for SetTasksRequest {
+    type Reply = Position;
 
     /// Creates or changes all the tasks, or none: each is checked before the first is queued. With `create`
     /// an existing task is refused, without it a missing one.
-    pub(super) fn set_tasks(
-        &mut self,
-        tasks: &[(task::Task, Arc<[u8]>)],
-        create: bool,
-        actor: &Arc<str>,
-    ) -> Result<LedgerReply, Error> {
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<Position, Error> {
+        let Self { tasks, create } = self;
         let mut decided = Vec::with_capacity(tasks.len());
         for (index, (task, salt)) in tasks.iter().enumerate() {
-            let before = self.find_task(&(task.project.clone(), task.id.clone()))?;
+            let before = pending.find_task(&(task.project.clone(), task.id.clone()))?;
             let is_repeated = tasks[..index].iter().any(|(other, _)| other.id == task.id);
-            check_task_existence(&task.id, before.is_some() || is_repeated, create)?;
+            check_task_existence(&task.id, before.is_some() || is_repeated, *create)?;
             let salt = before.as_ref().map_or_else(|| salt.clone(), |found| found.salt.clone());
             decided.push((before.map(|found| found.row), task::build_task_event(task, &salt)?, salt));
         }
-        let mut reply = LedgerReply::Done;
+        let mut position = Position(0);
         for (before, event, salt) in decided {
             let last = before
                 .as_ref()
                 .map(|row| (row.stream, StreamHead { version: row.version, position: row.position }));
-            let (written, recorded) = self.append_to_stream(last, event, &salt, actor);
+            let (written, recorded) = pending.append_to_stream(last, event, &salt, actor);
             let entry = written.as_written(actor, &recorded);
             let row = projection::task_row(before, &entry).expect("the entry sets a task");
-            self.queue.statements.push(tasks::upsert(self.tenant, &row));
+            pending.queue.statements.push(tasks::upsert(pending.tenant, &row));
             let name = (row.project.clone(), row.id.clone());
-            self.unwritten_rows.tasks.insert(name, SaltedRow { row, salt });
-            reply = LedgerReply::Recorded(recorded.position);
+            pending.unwritten_rows.tasks.insert(name, SaltedRow { row, salt });
+            position = recorded.position;
         }
-        Ok(reply)
+        Ok(position)
     }
+}
+
+impl LedgerRequest for AddTaskRequest {
+    type Reply = AddTaskReply;
 
     /// Queues the task, its plan and the execution. The steps that can fail come first, so that a refusal
     /// leaves nothing behind.
-    pub(super) fn add_task(
-        &mut self,
-        request: &AddTaskRequest,
-        actor: &Arc<str>,
-    ) -> Result<LedgerReply, Error> {
-        self.with_library(|_| ())?;
-        self.set_tasks(&[(request.task.clone(), request.salt.clone())], true, actor)?;
-        let saved = self.save_plan(&request.plan, actor)?;
-        if let (Some(start), LedgerReply::PlanSaved { plan, .. }) = (&request.start, &saved) {
-            let start = StartRequest { plan_ref: plan.clone(), ..start.clone() };
-            return Ok(LedgerReply::Advanced(Box::new(self.start(&start, actor)?)));
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<AddTaskReply, Error> {
+        if self.plan.is_some() {
+            pending.with_library(|_| ())?;
         }
-        Ok(saved)
+        let tasks = vec![(self.task.clone(), self.salt.clone())];
+        let position = SetTasksRequest { tasks, create: true }.decide(pending, actor)?;
+        let Some(TaskPlanRequest { save, start }) = &self.plan else {
+            return Ok(AddTaskReply { position, plan: None, started: None });
+        };
+        let saved = save.decide(pending, actor)?;
+        let start = start.clone().map(|start| StartRequest { plan_ref: saved.plan.clone(), ..start });
+        let started = start.map(|start| start.decide(pending, actor)).transpose()?;
+        Ok(AddTaskReply { position, plan: Some(saved), started })
+    }
+}
+
+impl PendingState {
+    /// Queues the changes of a note's row from `before`, and of its tokens in the search index.
+    fn queue_note(
+        &mut self,
+        name: NoteKey,
+        before: Option<&notes::NoteRow>,
+        note: SaltedRow<notes::NoteRow>,
+        tokens: Option<&NoteTokens>,
+    ) {
+        let changes = notes::upsert(self.db.dialect(), self.tenant, before, &note.row, tokens);
+        self.queue.statements.extend(changes);
+        self.unwritten_rows.notes.insert(name, note);
     }
 
     /// The note's newest row, deleted ones included; None: the key was never used.

@@ -1,86 +1,89 @@
 //! Requests that wait to become durable, with their entries, statements and replies.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use actbook_engine::execution::Execution;
-use actbook_engine::id::StreamId;
 use tokio::sync::oneshot;
 
-use super::super::{Error, LedgerRequest, LedgerResult, Operation, STALE_EPOCH};
+use super::super::{CommandRequest, Error, LedgerRequest};
+use super::PendingState;
 use crate::store::{Batch, Entry, Statement};
 
-/// A request that was decided and is not durable yet. It is kept so that it can be decided again.
-#[derive(Debug)]
-pub struct PendingRequest {
-    pub request: LedgerRequest,
-    pub reply: PendingReply,
+/// A request of any type that waits to become durable. It is kept so that it can be decided again.
+pub(crate) trait PendingRequest: Debug + Send {
+    /// Decides the request and keeps the result as its reply.
+    fn decide(&mut self, pending: &mut PendingState);
+
+    /// Makes this error the reply.
+    fn fail(&mut self, error: Error);
+
+    /// Sends the reply, with the request itself: memory is freed faster on the thread that allocated it, and
+    /// the writer is the bottleneck.
+    fn reply(self: Box<Self>);
+
+    /// The command that the request gives to an execution. None: it is a request of another kind.
+    fn command(&self) -> Option<&CommandRequest>;
 }
 
-/// The result of a request, and the channel that it is sent on once it is durable.
+/// A pending request with the type of its reply.
 #[derive(Debug)]
-pub struct PendingReply {
-    pub result: LedgerResult,
-    pub reply_to: oneshot::Sender<LedgerResult>,
+pub(crate) struct TypedRequest<R: LedgerRequest> {
+    actor: Arc<str>,
+    request: R,
+    /// Valid once it is durable; `Closed` until the request is decided.
+    pub result: Result<R::Reply, Error>,
+    /// None: the reply is sent.
+    reply_to: Option<oneshot::Sender<Box<Self>>>,
 }
 
-impl PendingReply {
-    pub fn send(self) {
+impl<R: LedgerRequest> TypedRequest<R> {
+    /// An undecided request, and the channel on which it comes back with its result.
+    pub fn new(actor: Arc<str>, request: R) -> (Box<Self>, oneshot::Receiver<Box<Self>>) {
+        let (reply_to, reply) = oneshot::channel();
+        let result = Err(Error::Closed);
+        (Box::new(Self { actor, request, result, reply_to: Some(reply_to) }), reply)
+    }
+}
+
+impl<R: LedgerRequest> PendingRequest for TypedRequest<R> {
+    fn decide(&mut self, pending: &mut PendingState) {
+        self.result = pending.decide(&self.request, &self.actor);
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.result = Err(error);
+    }
+
+    fn reply(mut self: Box<Self>) {
         // The receiver is gone if the calling task was dropped; the request is durable all the same.
-        drop(self.reply_to.send(self.result));
+        self.reply_to.take().map(|reply_to| drop(reply_to.send(self)));
     }
 
-    /// The same reply with this error as its result.
-    pub fn with_error(self, error: Error) -> Self {
-        Self { result: Err(error), ..self }
+    fn command(&self) -> Option<&CommandRequest> {
+        self.request.command()
     }
 }
 
-/// A durable batch that is no longer needed. The next caller frees it instead of the writer: memory is
-/// freed faster on the thread that allocated it, and the writer is the bottleneck.
+/// A durable batch that is no longer needed. The next caller frees it instead of the writer.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held only to be dropped")]
-pub struct RetiredBatch {
+pub(crate) struct RetiredBatch {
     pub batch: Arc<Batch>,
-    pub requests: Vec<LedgerRequest>,
     pub evicted: Vec<Execution>,
-}
-
-impl PendingRequest {
-    /// The stream of the execution that this request changes, if it does not come from the driver.
-    pub fn outside_change(&self) -> Option<StreamId> {
-        match &self.request.operation {
-            Operation::Command { stream, command }
-                if command.epoch().is_none_or(|epoch| epoch == STALE_EPOCH) =>
-            {
-                Some(*stream)
-            }
-            Operation::Command { .. }
-            | Operation::Start(_)
-            | Operation::SavePlan(_)
-            | Operation::DeletePlan { .. }
-            | Operation::AcceptTool { .. }
-            | Operation::RecordAct { .. }
-            | Operation::EraseAct { .. }
-            | Operation::SetNote(_)
-            | Operation::DeleteNote { .. }
-            | Operation::EraseNote { .. }
-            | Operation::SetTasks { .. }
-            | Operation::AddTask(_) => None,
-        }
-    }
 }
 
 /// What the next batch will hold, and the requests that wait for it.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub(crate) struct Queue {
     pub entries: Vec<Entry>,
     /// Changes of rows outside the journal: projections, payloads' salts, request keys.
     pub statements: Vec<Statement>,
-    pub requests: Vec<PendingRequest>,
+    pub requests: Vec<Box<dyn PendingRequest>>,
 }
 
 /// A batch that is being written, with the requests that wait for it.
-pub struct BatchInFlight {
+pub(crate) struct BatchInFlight {
     pub batch: Arc<Batch>,
-    pub requests: Vec<PendingRequest>,
+    pub requests: Vec<Box<dyn PendingRequest>>,
 }

@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 use super::{TaskSpec, engine_task, new_salt};
 use crate::config::{PlanSource, TaskPlanRule};
 use crate::error::Error;
-use crate::ledger::{AddTaskRequest, DriveState, LedgerReply, Operation, SavePlanRequest, StartRequest};
+use crate::ledger::{
+    AddTaskReply, AddTaskRequest, DriveState, KeyedReply, SavePlanRequest, StartRequest, TaskPlanRequest,
+};
 use crate::service::Service;
 use crate::service::executions::complete_inputs;
 use crate::store::tasks;
@@ -29,28 +31,36 @@ pub(super) struct RuleEffects {
 
 impl Service {
     /// The ledger's request to add a task, with the plan and the start that the first matching rule creates.
-    pub(super) async fn add_task_request(&self, given: TaskSpec, drive: bool) -> Result<Operation, Error> {
+    pub(super) async fn add_task_request(
+        &self,
+        given: TaskSpec,
+        drive: bool,
+    ) -> Result<AddTaskRequest, Error> {
         self.refuse_id_without_project(&given.id).await?;
-        let project = Some(self.project().to_owned());
-        let Some(rule) = self.task_plans.iter().find(|rule| rule_matches(rule, &given)) else {
-            return Ok(Operation::SetTasks {
-                tasks: vec![(engine_task(given, project), new_salt())],
-                create: true,
-            });
+        let rule = self.task_plans.iter().find(|rule| rule_matches(rule, &given));
+        let plan = match rule {
+            Some(rule) => Some(self.task_plan_request(rule, &given, drive).await?),
+            None => None,
         };
+        let task = engine_task(given, Some(self.project().to_owned()));
+        Ok(AddTaskRequest { task, salt: new_salt(), plan })
+    }
+
+    /// The part of that request that saves and starts the rule's plan.
+    async fn task_plan_request(
+        &self,
+        rule: &TaskPlanRule,
+        given: &TaskSpec,
+        drive: bool,
+    ) -> Result<TaskPlanRequest, Error> {
         let plan = match &rule.source {
             PlanSource::Plan(name) => self.saved_plan(name).await?.1,
             PlanSource::Template(name) => self.template_plan(name).await?,
         };
-        let document = plan_document_for_task(&plan, &given)?;
-        let (plan, _) = self.prepare_plan(&document, !rule.start).await?;
-        let start = if rule.start { Some(self.build_rule_start(&plan, drive).await?) } else { None };
-        Ok(Operation::AddTask(Box::new(AddTaskRequest {
-            task: engine_task(given, project),
-            salt: new_salt(),
-            plan,
-            start,
-        })))
+        let document = plan_document_for_task(&plan, given)?;
+        let (save, _) = self.prepare_plan(&document, !rule.start).await?;
+        let start = if rule.start { Some(self.build_rule_start(&save, drive).await?) } else { None };
+        Ok(TaskPlanRequest { save, start })
     }
 
     /// Refuses the id of a task that was written before projects existed. The ledger refuses a second task
@@ -81,31 +91,29 @@ impl Service {
     }
 
     /// What the rule created, from the ledger's reply or from the stored result of a repeated request.
-    pub(super) async fn rule_effects(&self, reply: LedgerReply, drive: bool) -> Result<RuleEffects, Error> {
-        let only_plan = |plan: &str| RuleEffects { plan: Some(plan.to_owned()), ..RuleEffects::default() };
-        match reply {
-            LedgerReply::PlanSaved { plan, .. } => Ok(only_plan(plan.id.as_str())),
-            LedgerReply::Advanced(progress) => {
-                let plan = self
-                    .ledger
-                    .with_execution(progress.stream, |execution| execution.plan_ref.id.to_string())?;
-                let started = Some(progress.id.to_string());
-                Ok(RuleEffects { plan: Some(plan), started, drive: drive.then_some(*progress) })
+    pub(super) async fn rule_effects(
+        &self,
+        reply: KeyedReply<AddTaskReply>,
+        drive: bool,
+    ) -> Result<RuleEffects, Error> {
+        let result = match reply {
+            KeyedReply::First(AddTaskReply { plan, started, .. }) => {
+                let plan = plan.map(|saved| saved.plan.id.to_string());
+                let id = started.as_ref().map(|progress| progress.id.to_string());
+                return Ok(RuleEffects { plan, started: id, drive: started.filter(|_| drive) });
             }
-            LedgerReply::Repeated(result) => Ok(match result.split_once('@') {
-                Some((plan, _)) => only_plan(plan),
-                // The result of a task without a rule is its position.
-                None if result.parse::<u64>().is_ok() => RuleEffects::default(),
-                None => {
-                    let execution = self.fold(self.find(&result).await?.stream)?;
-                    let plan = Some(execution.plan_ref.id.to_string());
-                    RuleEffects { plan, started: Some(result), drive: None }
-                }
-            }),
-            LedgerReply::Recorded(_) | LedgerReply::Done | LedgerReply::ToolAccepted { .. } => {
-                Ok(RuleEffects::default())
-            }
+            KeyedReply::Repeated(result) => result,
+        };
+        if let Some((plan, _)) = result.split_once('@') {
+            return Ok(RuleEffects { plan: Some(plan.to_owned()), ..RuleEffects::default() });
         }
+        // The result of a task without a rule is its position.
+        if result.parse::<u64>().is_ok() {
+            return Ok(RuleEffects::default());
+        }
+        let execution = self.fold(self.find(&result).await?.stream)?;
+        let plan = Some(execution.plan_ref.id.to_string());
+        Ok(RuleEffects { plan, started: Some(result), drive: None })
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use actbook::config::Config;
 use actbook::ledger::{
-    Error, Ledger, LedgerReply, LedgerRequest, Operation, RequestKey, SavePlanRequest, StartRequest,
+    CommandRequest, Error, KeyedReply, KeyedRequest, Ledger, LedgerRequest, PublicId, RequestKey,
+    SavePlanReply, SavePlanRequest, StartRequest,
 };
 use actbook::notify::Notifier;
 use actbook::service::SavedPlan;
@@ -40,10 +41,12 @@ impl KeyedLedger {
         Self { ledger: Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap(), saved }
     }
 
-    async fn submit(&self, key: RequestKey, request: Operation) -> Result<LedgerReply, Error> {
-        self.ledger
-            .submit(LedgerRequest { actor: "agent:twin".into(), operation: request, key: Some(key) })
-            .await
+    async fn submit<R: LedgerRequest<Reply: PublicId>>(
+        &self,
+        key: RequestKey,
+        request: R,
+    ) -> Result<KeyedReply<R::Reply>, Error> {
+        self.ledger.submit(&"agent:twin".into(), KeyedRequest { request, key: Some(key) }).await
     }
 
     /// Starts an execution under a key; returns its id, or the id of the earlier start with that key.
@@ -58,10 +61,9 @@ impl KeyedLedger {
             salt: Arc::from(*b"salt"),
             node: None,
         };
-        match self.submit(key, Operation::Start(Box::new(start))).await? {
-            LedgerReply::Advanced(progress) => Ok(progress.id.to_string()),
-            LedgerReply::Repeated(id) => Ok(id),
-            other => panic!("{other:?}"),
+        match self.submit(key, start).await? {
+            KeyedReply::First(progress) => Ok(progress.id.to_string()),
+            KeyedReply::Repeated(id) => Ok(id),
         }
     }
 }
@@ -93,16 +95,16 @@ pub async fn run_in_helper(url: &str) {
     futures_util::future::join_all(asks).await;
 }
 
-fn save_operation(plan: &Arc<Plan>) -> Operation {
+fn save_request(plan: &Arc<Plan>) -> SavePlanRequest {
     let plan = plan.clone();
     let new_id = PlanId::new("fresh");
-    Operation::SavePlan(Box::new(SavePlanRequest {
+    SavePlanRequest {
         plan,
         new_id,
         placement: SaveOptions { project: Some(Config::default().project_name()), ..SaveOptions::default() },
         pins: None,
         tools: Vec::new(),
-    }))
+    }
 }
 
 #[test]
@@ -152,35 +154,35 @@ fn request_key_deduplicates_every_operation() {
         let ledger = KeyedLedger::open(&scratch.url).await;
         let id = ledger.start(request_key("agent", "start", "start"), 0).await.unwrap();
         let stream = executions::all(TENANT).all(&scratch.db).await.unwrap()[0].id;
-        let pause = || Operation::Command { stream, command: Command::Pause { reason: None }.into() };
+        let pause = || CommandRequest { stream, command: Command::Pause { reason: None }.into() };
         assert!(matches!(
             ledger.submit(request_key("agent", "pause", "pause"), pause()).await,
-            Ok(LedgerReply::Advanced(_))
+            Ok(KeyedReply::First(_))
         ));
         let again = ledger.submit(request_key("agent", "pause", "pause"), pause()).await;
-        assert!(matches!(again, Ok(LedgerReply::Repeated(repeated)) if repeated == id));
+        assert!(matches!(again, Ok(KeyedReply::Repeated(repeated)) if repeated == id));
 
         // Saving an existing plan appends no entry, and the key is kept all the same.
         let other = Arc::new(
             Plan::parse(&fixture::plan("x", &[fixture::step("y", "t/ok", "z")]).to_string()).unwrap(),
         );
         let same =
-            ledger.submit(request_key("agent", "save", "save"), save_operation(&ledger.saved.plan)).await;
-        assert!(matches!(same, Ok(LedgerReply::PlanSaved { is_new: false, .. })), "{same:?}");
+            ledger.submit(request_key("agent", "save", "save"), save_request(&ledger.saved.plan)).await;
+        assert!(matches!(same, Ok(KeyedReply::First(SavePlanReply { is_new: false, .. }))), "{same:?}");
         assert_eq!(
             refusal_code(
-                ledger.submit(request_key("agent", "save", "save another"), save_operation(&other)).await
+                ledger.submit(request_key("agent", "save", "save another"), save_request(&other)).await
             ),
             "key_reused"
         );
         let again = KeyedLedger::open(&scratch.url)
             .await
-            .submit(request_key("agent", "save", "save"), save_operation(&ledger.saved.plan))
+            .submit(request_key("agent", "save", "save"), save_request(&ledger.saved.plan))
             .await;
-        assert!(matches!(again, Ok(LedgerReply::Repeated(_))), "{again:?}");
+        assert!(matches!(again, Ok(KeyedReply::Repeated(_))), "{again:?}");
 
         // A refused request does not use its key up.
-        let undo = || Operation::Command { stream: StreamId(999), command: Command::Resume.into() };
+        let undo = || CommandRequest { stream: StreamId(999), command: Command::Resume.into() };
         assert_eq!(
             refusal_code(ledger.submit(request_key("agent", "later", "resume"), undo()).await),
             "no_such_execution"
@@ -193,7 +195,7 @@ fn request_key_deduplicates_every_operation() {
 fn duplicates_that_append_no_entry_are_deduplicated() {
     for_each_database(async |scratch| {
         let ledger = KeyedLedger::open(&scratch.url).await;
-        let save = || save_operation(&ledger.saved.plan);
+        let save = || save_request(&ledger.saved.plan);
         let requests = (0..DUPLICATES).map(async |number| {
             let name = format!("save {}", number / 10);
             ledger.submit(request_key("agent", &name, "save"), save()).await.map(drop)?;

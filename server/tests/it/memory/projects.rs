@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::ledger::{Ledger, LedgerRequest, Operation, SetNoteRequest};
+use actbook::ledger::{Ledger, SetNoteRequest, SetTasksRequest};
 use actbook::notify::Notifier;
 use actbook::service::{DatabaseOptions, NoteFilter, NoteSpec, Service, StatsFilter, TaskSpec};
 use actbook::store::tokenizer::NoteTokens;
@@ -41,15 +41,11 @@ async fn write_legacy_note_and_task(scratch: &ScratchDatabase) {
         payload: payload.to_string().into_bytes(),
     };
     let words = NoteTokens::from_key_and_value("older", "ancient words");
-    let note = Operation::SetNote(Box::new(SetNoteRequest { note, tokens: words, salt: salt.clone() }));
+    let note = SetNoteRequest { note, tokens: words, salt: salt.clone() };
     let task = Task { id: "T-0".into(), title: Some("ancient".into()), ..Task::default() };
-    let task = Operation::SetTasks { tasks: vec![(task, salt)], create: true };
-    for request in [note, task] {
-        ledger
-            .submit(LedgerRequest { actor: "person:ada".into(), operation: request, key: None })
-            .await
-            .unwrap();
-    }
+    let task = SetTasksRequest { tasks: vec![(task, salt)], create: true };
+    ledger.submit(&"person:ada".into(), note).await.unwrap();
+    ledger.submit(&"person:ada".into(), task).await.unwrap();
 }
 
 async fn values(service: &Service, filter: NoteFilter) -> Vec<serde_json::Value> {
