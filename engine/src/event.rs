@@ -110,7 +110,7 @@ macro_rules! events {
                 /// The kind and version that is written today.
                 pub const KIND: &'static str = $kind;
                 /// All versions that can be decoded, the newest first.
-                pub const VERSIONS: &'static [&'static str] = &[$kind, $($older),*];
+                pub const VERSIONS: [&'static str; [$kind, $($older),*].len()] = [$kind, $($older),*];
             }
 
             impl From<$name> for Event {

@@ -3,7 +3,7 @@
 
 use actbook::error::Error;
 use actbook::service::view::StepView;
-use actbook::service::{ActionFacts, ActionRecord, DriveState, Driver, FoundExecution, RecordResult};
+use actbook::service::{ActionFacts, ActionRecord, DriveState, Driver, FoundExecution};
 use actbook_engine::policy::{ExecutionStatus, StepAnswer};
 
 use super::args::{DecideArgs, RecordArgs, UnsettledKind};
@@ -137,14 +137,10 @@ pub async fn record(session: &Session, args: RecordArgs) -> CommandResult {
         reason,
         ..ActionFacts::default()
     };
-    let (execution, step, status) = (Some(execution), Some(step), Some(status));
-    let action = ActionRecord { execution, step, status, output, facts, take_over: false };
-    match session.service.record_action(&session.caller, action).await? {
-        RecordResult::InExecution(found, progress) => {
-            print_next_driver(session, (found, *progress), "recorded").await
-        }
-        RecordResult::Standalone(_) => unreachable!("an execution was named"),
-    }
+    let (step, status) = (Some(step), Some(status));
+    let action = ActionRecord { step, status, output, facts, ..ActionRecord::default() };
+    let recorded = session.service.record_in_execution(&session.caller, &execution, action).await?;
+    print_next_driver(session, recorded, "recorded").await
 }
 
 /// Prints what was done and who continues: the driving process, or the command that resumes the execution.

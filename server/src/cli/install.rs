@@ -54,23 +54,20 @@ pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> Comm
     if common.unsafe_durability {
         arguments.push("--unsafe-durability".to_owned());
     }
-    match (args.client, args.print) {
-        (AgentClient::ClaudeCode, print) => install_in_claude_code(output, &program, &arguments, print),
-        (AgentClient::ClaudeDesktop | AgentClient::Cursor | AgentClient::Vscode, print) => {
-            let client_file = client_config_file(args.client)?;
-            let entry = server_entry(&client_file, &program, &arguments);
-            if print {
-                output.document(&json!({ client_file.key: { NAME: entry } }));
-            } else {
-                write_entry(&client_file, entry.clone())?;
-                print_written(output, &client_file, &entry);
-            }
-            if config.is_none() {
-                output.notice(CONFIG_HINT);
-            }
-            Ok(Exit::Done)
-        }
+    let Some(client_file) = client_config_file(args.client)? else {
+        return install_in_claude_code(output, &program, &arguments, args.print);
+    };
+    let entry = server_entry(&client_file, &program, &arguments);
+    if args.print {
+        output.document(&json!({ client_file.key: { NAME: entry } }));
+    } else {
+        write_entry(&client_file, entry.clone())?;
+        print_written(output, &client_file, &entry);
     }
+    if config.is_none() {
+        output.notice(CONFIG_HINT);
+    }
+    Ok(Exit::Done)
 }
 
 /// Says where the entry was written.
@@ -142,28 +139,26 @@ fn install_in_claude_code(
     }
 }
 
-/// The client's file on this system; `Err` if HOME is not set.
-fn client_config_file(client: AgentClient) -> Result<ClientConfigFile, Error> {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let home = home.ok_or_else(|| Error::new("install", "HOME is not set", "use --print, and paste it"))?;
-    let config = match std::env::consts::OS {
+/// The client's file on this system; `None` for Claude Code, whose own command adds servers. `Err` if HOME is
+/// not set.
+fn client_config_file(client: AgentClient) -> Result<Option<ClientConfigFile>, Error> {
+    let home = || {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        home.ok_or_else(|| Error::new("install", "HOME is not set", "use --print, and paste it"))
+    };
+    let config = |home: PathBuf| match std::env::consts::OS {
         "macos" => home.join("Library/Application Support"),
         _ => std::env::var_os("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from),
     };
-    Ok(match client {
-        AgentClient::ClaudeDesktop => ClientConfigFile {
-            file: config.join("Claude/claude_desktop_config.json"),
-            key: "mcpServers",
-            needs_type: false,
-        },
-        AgentClient::Cursor => {
-            ClientConfigFile { file: home.join(".cursor/mcp.json"), key: "mcpServers", needs_type: false }
+    let (file, key, needs_type) = match client {
+        AgentClient::ClaudeCode => return Ok(None),
+        AgentClient::ClaudeDesktop => {
+            (config(home()?).join("Claude/claude_desktop_config.json"), "mcpServers", false)
         }
-        AgentClient::Vscode => {
-            ClientConfigFile { file: config.join("Code/User/mcp.json"), key: "servers", needs_type: true }
-        }
-        AgentClient::ClaudeCode => unreachable!("its own command adds the server"),
-    })
+        AgentClient::Cursor => (home()?.join(".cursor/mcp.json"), "mcpServers", false),
+        AgentClient::Vscode => (config(home()?).join("Code/User/mcp.json"), "servers", true),
+    };
+    Ok(Some(ClientConfigFile { file, key, needs_type }))
 }
 
 /// The client's entry that starts `program` with `arguments`.

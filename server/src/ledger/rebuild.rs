@@ -89,9 +89,7 @@ fn execution_rows(db: &Db, tenant: TenantId) -> Result<Vec<Statement>, Error> {
 /// The statements that write the rows of notes and tasks, and the number of rows.
 fn note_and_task_rows(db: &Db, tenant: TenantId) -> Result<(Vec<Statement>, usize), Error> {
     let (mut rows, mut count) = (Vec::new(), 0);
-    let [&[note, note_older], &[task, task_older]] = [NoteSet::VERSIONS, TaskSet::VERSIONS] else {
-        unreachable!("notes and tasks have two versions each")
-    };
+    let ([note, note_older], [task, task_older]) = (NoteSet::VERSIONS, TaskSet::VERSIONS);
     for stream in
         journal::streams_starting_with(tenant, [note, note_older, task, task_older]).all_blocking(db)?
     {

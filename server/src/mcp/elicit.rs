@@ -21,9 +21,7 @@ use super::tools::continued_answer;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::service::view::{ExecutionView, WaitingView};
-use crate::service::{
-    ActionFacts, ActionRecord, Asker, FoundExecution, PersonQuestion, QuestionMedium, RecordResult,
-};
+use crate::service::{ActionFacts, ActionRecord, Asker, FoundExecution, PersonQuestion, QuestionMedium};
 
 /// How long a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -291,16 +289,12 @@ async fn record_step_status(
 ) -> Result<FoundExecution, Error> {
     let unknown_option = |error: String| Error::new("invalid_argument", error, "status lists the answers");
     let action = ActionRecord {
-        execution: Some(shown.execution.clone()),
         step: shown.step.clone(),
         status: Some(option.parse().map_err(unknown_option)?),
         facts: ActionFacts { reason, ..ActionFacts::default() },
         ..ActionRecord::default()
     };
-    match endpoint.service().record_action(person, action).await? {
-        RecordResult::InExecution(found, _) => Ok(found),
-        RecordResult::Standalone(_) => unreachable!("the action names an execution"),
-    }
+    Ok(endpoint.service().record_in_execution(person, &shown.execution, action).await?.0)
 }
 
 /// The error of a form that the client did not show, or whose answer cannot be read. Nothing was decided.

@@ -71,11 +71,8 @@ pub async fn get_mcp_task(
 fn mcp_task_result(view: &ExecutionView, route: ApprovalRoute) -> Result<JsonObject, ErrorData> {
     let mut result = answer::execution_answer(view, route).into_result();
     result.is_error = Some(view.status == ExecutionStatus::Failed);
-    match serde_json::to_value(result) {
-        Ok(Value::Object(result)) => Ok(result),
-        Ok(_) => unreachable!("a tool result serializes to an object"),
-        Err(error) => Err(ErrorData::internal_error(error.to_string(), None)),
-    }
+    let object = serde_json::to_value(result).and_then(serde_json::from_value);
+    object.map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 /// The open questions as input requests, each under a key of its own.

@@ -4,7 +4,7 @@ use rmcp::model::{
     CacheScope, ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource,
     ResourceContents, ResourceTemplate,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::McpEndpoint;
 use crate::error::Error;
@@ -99,6 +99,11 @@ pub async fn read(endpoint: &McpEndpoint, uri: &str) -> Result<ReadResourceResul
         return Err(not_found(uri, "there is no such resource"));
     };
     let text = |text: &str, mime_type: &str| ResourceContents::text(text, uri).with_mime_type(mime_type);
+    let json = |shown: Result<Value, Error>| {
+        let shown = shown.map_err(|error| not_found(uri, &error.message))?;
+        Ok::<_, ErrorData>(vec![text(&shown.to_string(), "application/json")])
+    };
+    let service = endpoint.service();
     let (contents, is_fixed) = match &address {
         ResourceUri::Guide => (vec![text(&endpoint.profile().guide(), "text/markdown")], true),
         ResourceUri::PlanFormat => {
@@ -115,11 +120,14 @@ pub async fn read(endpoint: &McpEndpoint, uri: &str) -> Result<ReadResourceResul
             Some(one) => (vec![text(one.text, "application/yaml")], true),
             None => return Err(not_found(uri, "there is no such example")),
         },
-        ResourceUri::Plan(_) | ResourceUri::Execution(_) | ResourceUri::Journal(_) => {
-            let shown = journaled_json(endpoint.service(), &address)
-                .await
-                .map_err(|error| not_found(uri, &error.message))?;
-            (vec![text(&shown, "application/json")], false)
+        ResourceUri::Plan(id) => {
+            let plan = service.plan(id).await;
+            (json(plan.map(|(view, plan)| json!({ "plan": view, "document": plan.document })))?, false)
+        }
+        ResourceUri::Execution(id) => (json(service.view(id).await.map(|view| json!(view)))?, false),
+        ResourceUri::Journal(id) => {
+            let filter = JournalFilter { execution: Some(id.clone()), ..Default::default() };
+            (json(service.journal(&filter, ROWS_READ_MAX).await.map(|entries| json!(entries)))?, false)
         }
     };
     let mut read = ReadResourceResult::new(contents);
@@ -133,25 +141,6 @@ fn plan_format_section() -> &'static str {
     let begins = USER_GUIDE.find(PLAN_FORMAT_START).unwrap_or(0);
     let ends = USER_GUIDE.find(PLAN_FORMAT_END).unwrap_or(USER_GUIDE.len());
     &USER_GUIDE[begins..ends]
-}
-
-/// A plan, an execution or its journal as JSON text. Err: there is no such plan or execution.
-async fn journaled_json(service: &Service, address: &ResourceUri) -> Result<String, Error> {
-    let shown = match address {
-        ResourceUri::Plan(id) => {
-            let (view, plan) = service.plan(id).await?;
-            json!({ "plan": view, "document": plan.document })
-        }
-        ResourceUri::Execution(id) => json!(service.view(id).await?),
-        ResourceUri::Journal(id) => {
-            let filter = JournalFilter { execution: Some(id.clone()), ..Default::default() };
-            json!(service.journal(&filter, ROWS_READ_MAX).await?)
-        }
-        ResourceUri::Guide | ResourceUri::PlanFormat | ResourceUri::Example(_) => {
-            unreachable!("these resources are static")
-        }
-    };
-    Ok(shown.to_string())
 }
 
 /// The protocol error for a URI that cannot be read or subscribed to.

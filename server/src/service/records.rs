@@ -56,10 +56,23 @@ pub enum RecordResult {
 impl Service {
     /// Records what an agent did: on a step, elsewhere in an execution, or (no execution named) standalone.
     pub async fn record_action(&self, caller: &Caller, action: ActionRecord) -> Result<RecordResult, Error> {
-        let ActionRecord { execution, step, status, output, facts, take_over } = action;
-        let Some(id) = execution else {
-            return self.record_standalone(caller, step, status, ActionFacts { output, ..facts }).await;
-        };
+        match &action.execution {
+            None => self.record_standalone(caller, action).await.map(RecordResult::Standalone),
+            Some(id) => {
+                let (found, progress) = self.record_in_execution(caller, &id.clone(), action).await?;
+                Ok(RecordResult::InExecution(found, Box::new(progress)))
+            }
+        }
+    }
+
+    /// Records what an agent did in this execution, whichever `action` names: on a step, or elsewhere.
+    pub async fn record_in_execution(
+        &self,
+        caller: &Caller,
+        id: &str,
+        action: ActionRecord,
+    ) -> Result<(FoundExecution, DriveState), Error> {
+        let ActionRecord { execution: _, step, status, output, facts, take_over } = action;
         let command = match (step, status) {
             (Some(step), Some(ReportedStatus::Compensated)) => Command::RecordCompensation {
                 step,
@@ -75,13 +88,12 @@ impl Service {
                 Command::RecordAction { step, status, facts: Box::new(ActionFacts { output, ..facts }) }
             }
         };
-        let (found, progress) = match self.command_and_settle(caller, &id, command.clone()).await {
+        match self.command_and_settle(caller, id, command.clone()).await {
             Err(refusal) if refusal.code == "claimed" => {
-                self.report_after_departure(caller, &id, command, refusal).await?
+                self.report_after_departure(caller, id, command, refusal).await
             }
-            result => result?,
-        };
-        Ok(RecordResult::InExecution(found, Box::new(progress)))
+            result => result,
+        }
     }
 
     /// Who reports, for the engine's check of claims. A start names this process's node, so that others can
@@ -128,21 +140,16 @@ impl Service {
     }
 
     /// Journals an action outside of any execution. Refused if it names a step.
-    async fn record_standalone(
-        &self,
-        caller: &Caller,
-        step: Option<String>,
-        status: Option<ReportedStatus>,
-        facts: ActionFacts,
-    ) -> Result<RecordResult, Error> {
-        if step.is_some() {
+    async fn record_standalone(&self, caller: &Caller, action: ActionRecord) -> Result<Position, Error> {
+        if action.step.is_some() {
             let message = "a step belongs to an execution, and none is named";
             return Err(Error::new("no_execution", message, "name the execution, or leave the step out"));
         }
         let salt = random::bytes::<16>().to_vec().into();
         let project = Some(self.project().to_owned());
-        let request = RecordActionRequest { facts, status, project, salt };
-        Ok(RecordResult::Standalone(self.submit_recorded(caller, request).await?))
+        let facts = ActionFacts { output: action.output, ..action.facts };
+        let request = RecordActionRequest { facts, status: action.status, project, salt };
+        self.submit_recorded(caller, request).await
     }
 
     /// Refuses a plan with steps that Actbook would call: in record mode the agent performs every step

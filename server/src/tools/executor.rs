@@ -88,7 +88,7 @@ impl Executor {
             let outcome = async {
                 match result.await {
                     Ok(output) => CallOutcome::Succeeded { output },
-                    Err(Fault(outcome)) => outcome,
+                    Err(fault) => fault.into(),
                 }
             };
             outcome.boxed()
@@ -169,31 +169,39 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 /// Any other error that is passed on with `?` becomes unknown: it may have occurred when half of the work was
 /// done. Where it is certain that the effect did not happen, use [`Fault::failed`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault(CallOutcome);
+pub struct Fault {
+    /// Whether it is certain that the effect did not happen.
+    is_certain: bool,
+    category: ErrorCategory,
+    message: String,
+    retry_after: Option<Duration>,
+}
 
 impl Fault {
     /// The effect did not happen.
     pub fn failed(category: ErrorCategory, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self(CallOutcome::Failed { category, message, sent: true, output: None, retry_after: None })
+        Self { is_certain: true, ..Self::unknown(category, message) }
     }
 
     /// It is unknown whether the effect happened.
     pub fn unknown(category: ErrorCategory, message: impl Into<String>) -> Self {
-        Self(CallOutcome::Unknown { category, message: message.into(), retry_after: None })
+        Self { is_certain: false, category, message: message.into(), retry_after: None }
     }
 
     /// Sets the minimum wait before the next attempt.
-    pub fn retry_after(mut self, wait: Duration) -> Self {
-        match &mut self.0 {
-            CallOutcome::Failed { retry_after, .. } | CallOutcome::Unknown { retry_after, .. } => {
-                *retry_after = Some(wait);
-            }
-            CallOutcome::Succeeded { .. } | CallOutcome::InputRequired { .. } => {
-                unreachable!("neither is a fault")
-            }
+    pub fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+}
+
+impl From<Fault> for CallOutcome {
+    fn from(fault: Fault) -> Self {
+        let Fault { is_certain, category, message, retry_after } = fault;
+        if is_certain {
+            Self::Failed { category, message, sent: true, output: None, retry_after }
+        } else {
+            Self::Unknown { category, message, retry_after }
         }
-        self
     }
 }
 
