@@ -272,7 +272,7 @@ events! {
         /// The call was certainly not sent.
         #[serde(default, skip_serializing_if = "is_default")]
         unsent: bool,
-        /// The process that took over concluded the outcome; nobody observed it.
+        /// The process that took over concluded the outcome without observing it.
         #[serde(default, skip_serializing_if = "is_default")]
         takeover: bool,
         /// The server's minimum wait before the next attempt.
@@ -334,7 +334,7 @@ events! {
     }
     /// The pause is over.
     Resumed = "resumed.1" {}
-    /// Somebody cancelled the execution: it ends once the calls in flight have ended.
+    /// A caller cancelled the execution: it ends once the calls in flight have ended.
     CancelAsked = "cancel_asked.1" {
         reason: Option<String>,
     }

@@ -105,7 +105,7 @@ impl StepRules {
 }
 
 impl ToolPolicy {
-    /// Whether the tool may serve as a probe: a probe only reads, and nobody is asked to approve it.
+    /// Whether the tool may serve as a probe: a probe only reads, and needs no approval.
     pub fn allows_probe(&self) -> bool {
         !self.approval && self.read_only != Some(false)
     }

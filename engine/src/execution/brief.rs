@@ -17,7 +17,7 @@ pub struct Brief {
     /// Certainly ran, and not undone yet.
     pub done: Vec<StepId>,
     pub not_done: Vec<StepId>,
-    /// Nobody can tell that it succeeded, but an effect may remain.
+    /// Steps that are not known to have succeeded, but may have left an effect.
     pub may_have_run: Vec<StepId>,
     /// The compensations, in the order in which `undo` would run them.
     pub undo: Vec<UndoItem>,

@@ -14,7 +14,7 @@ pub(super) struct CallEnding {
     pub result: Option<PayloadDigest>,
     /// The call was certainly not sent.
     pub unsent: bool,
-    /// The process that took over concluded the outcome; nobody observed it.
+    /// The process that took over concluded the outcome without observing it.
     pub takeover: bool,
     pub retry_after_ms: Option<u64>,
     /// The tool asks for input. Written for attempts only: a compensation is run again instead.

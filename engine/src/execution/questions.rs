@@ -63,7 +63,7 @@ pub fn questions(execution: &ExecutionState) -> Vec<Question> {
     execution_wide.chain(steps).chain(agents).collect()
 }
 
-/// The question about one step; `None` where it waits for nobody, or no answer is allowed.
+/// The question about one step; `None` if the step waits for no answer, or none is allowed.
 fn step_question(execution: &ExecutionState, no: StepNo) -> Option<Question> {
     let step = execution.step(no);
     let subject = match step.status() {

@@ -126,7 +126,7 @@ fn print_head(output: &Output, view: &ExecutionView, driving: &DriverState) {
     output.line("");
 }
 
-/// `stopped: nobody drives it; actbook resume 7k2m`
+/// The line `stopped: nobody drives it; actbook resume 7k2m` of an execution without a driver.
 fn stopped_line(view: &ExecutionView) -> String {
     let (done, total) = (view.progress.done, view.progress.total);
     let resume = format!("actbook resume {}", short_id(view.id.as_str()));

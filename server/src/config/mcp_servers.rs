@@ -1,5 +1,5 @@
 //! The section `mcpServers`: how each server is started or reached. Its entries have the format of other clients, so
-//! a key that nobody knows is collected for a warning, not refused.
+//! an unknown key is collected for a warning, not refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 
 use super::error_text;
 
-/// Of a non-2xx response only the beginning of the body is kept, for people to read.
+/// Most bytes that are kept of the body of a non-2xx response, for people to read.
 const REFUSAL_BYTES_MAX: usize = 8 * 1024;
 /// A longer `Retry-After` is shortened to this.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);

@@ -229,7 +229,7 @@ fn read_boot_id() -> String {
 mod tests {
     use super::*;
 
-    /// To open a pipe that nobody writes to is to wait for ever.
+    /// Opening a pipe without a writer would block for ever.
     #[test]
     fn node_id_that_leads_out_of_the_folder_is_not_opened() {
         let outer = tempfile::tempdir().unwrap();

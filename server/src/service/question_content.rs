@@ -15,11 +15,11 @@ use super::view::StepView;
 /// How much of a question's content is written out; in characters, and in list items.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ContentLimits {
-    /// Of the arguments of the one call that a question is about.
+    /// Most characters of the arguments of the one call that a question is about.
     pub arguments_chars_max: usize,
-    /// Of each item of a list.
+    /// Most characters of each item of a list.
     pub listed_chars_max: usize,
-    /// Further steps or calls are only counted.
+    /// Most items of a list; further steps or calls are only counted.
     pub listed_max: usize,
 }
 

@@ -126,7 +126,7 @@ impl Service {
         Ok(values)
     }
 
-    /// Reads who rejected the execution's newest undo, and why. `None`: nobody did.
+    /// Reads who rejected the execution's newest undo, and why. `None`: it was not rejected.
     pub(super) async fn undo_rejection(&self, execution: &Execution) -> Result<Option<ApprovalView>, Error> {
         let Some(position) = execution.undo_rejected_at else { return Ok(None) };
         let entry = journal::by_position(self.tenant, position.0).first(&self.db).await?;

@@ -107,7 +107,7 @@ pub struct StepView {
     /// Duration of the last attempt.
     pub took_ms: Option<i64>,
     pub estimated_ms: Option<u64>,
-    /// Of the next attempt, as far as they are known; where none follows, of the last one.
+    /// The arguments of the next attempt, as far as they are known; if none follows, those of the last one.
     pub arguments: Option<Value>,
     pub output: Option<Value>,
     pub error: Option<ErrorView>,

@@ -34,7 +34,7 @@ pub struct WaitingView {
     /// Position of the entry that asks: the same text asked again is another question.
     #[serde(skip)]
     pub asked: Option<u64>,
-    /// Of an approval: what a yes sets off, whole, line by line.
+    /// The lines that say all that the approval sets off; empty for a question of another kind.
     #[serde(skip)]
     pub content: Vec<String>,
     /// The content does not fit into a form: a yes is taken only on the command line, which shows all of it.

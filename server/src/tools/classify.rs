@@ -136,7 +136,7 @@ pub fn classify(raw: RawOutcome, stopped: bool) -> CallOutcome {
     if stopped { failed_to_unknown(outcome) } else { outcome }
 }
 
-/// A question, unless it is too large to store: then nobody could answer it, and the call fails or is
+/// A question, unless it is too large to store: then it could not be answered, and the call fails or is
 /// unknown.
 fn input_required(question: Value, began: bool) -> CallOutcome {
     if question.to_string().len() <= OUTPUT_BYTES_MAX {

@@ -18,7 +18,7 @@ const WHOLE_MAX: usize = 3;
 /// Most tools in one answer of `list_tools`.
 const LISTED_MAX: usize = 300;
 const ABOUT_CHARS_MAX: usize = 200;
-/// Of a description that is shown whole.
+/// Most characters of a description that is shown whole.
 const WHOLE_CHARS_MAX: usize = 10_000;
 const ERROR_CHARS_MAX: usize = 500;
 const NO_SERVERS: &str = "No tools are configured. Your user names servers in actbook.yaml (mcpServers); a plan of `action` steps, which you do yourself, needs none.";

@@ -16,7 +16,7 @@ use crate::mcp::waiting::WAIT_S_SUGGESTED;
 use crate::service::{SavedPlan, quote};
 
 const FINDINGS_SHOWN_MAX: usize = 10;
-/// Of a text that is no document.
+/// Most characters that are shown of a plan's text that is not a document.
 const NAME_CHARS_MAX: usize = 80;
 /// Most items that each list of a check keeps, and most steps of a wave.
 const LISTED_MAX: usize = 20;

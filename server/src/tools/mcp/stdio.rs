@@ -343,7 +343,7 @@ impl LineDecoder {
         let answered_call = call_response::scan_answered_id(&line).filter(|id| self.calls.contains(id));
         let message = match (self.codec.decode(&mut line), answered_call) {
             (Ok(message), _) => message?,
-            // Nobody else can be meant, so the call would wait for its timeout.
+            // Only this call waits for the id; without an error it would wait for its timeout.
             (Err(error), Some(id)) => {
                 tracing::debug!(%error, "a server wrote an answer that cannot be read");
                 call_response::invalid_answer(id)
