@@ -35,7 +35,7 @@ pub use dialect::Dialect;
 pub use error::Error;
 pub use journal::{Appended, Batch, Entry, JournalHead};
 pub use select::{PrefixMatch, Select};
-pub use value::{Row, SqlValue, Statement};
+pub use value::{EntryKey, Row, SqlValue, Statement};
 
 /// Id of the tenant that exists in every installation.
 pub const DEFAULT_TENANT: TenantId = TenantId(1);

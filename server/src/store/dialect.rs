@@ -16,11 +16,9 @@ pub(super) mod append {
         "UPDATE head SET position = ?4, hash = ?5 WHERE tenant = ?1 AND position = ?2 AND hash = ?3";
     pub const SQLITE_ENTRY: &str = "INSERT INTO journal \
          (tenant, entry, stream, version, at, actor, kind, body, hash) \
-         VALUES (?1, ?1 * 1099511627776 + ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    pub const SQLITE_PAGE: &str =
-        "INSERT INTO pages (tenant, stream, page) VALUES (?1, ?2, (?1 * 1099511627776 + ?3) / 128)";
-    pub const SQLITE_PAYLOAD: &str =
-        "INSERT INTO payloads (entry, body) VALUES (?1 * 1099511627776 + ?2, ?3)";
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    pub const SQLITE_PAGE: &str = "INSERT INTO pages (tenant, stream, page) VALUES (?1, ?2, ?3)";
+    pub const SQLITE_PAYLOAD: &str = "INSERT INTO payloads (entry, body) VALUES (?1, ?2)";
 
     /// Returns one row: 1, or 0 if another process has moved the head. If `$16` is true, a moved head is an
     /// error instead. If `$17` is true, other processes are notified.
@@ -29,19 +27,17 @@ pub(super) mod append {
              WHERE tenant = $1 AND position = $2 AND hash = $3 RETURNING tenant), \
          entries AS ( \
              INSERT INTO journal (tenant, entry, stream, version, at, actor, kind, body, hash) \
-             SELECT $1, $1 * 1099511627776 + position, stream, version, at, actor, kind, body, hash \
+             SELECT $1, entry, stream, version, at, actor, kind, body, hash \
              FROM moved, UNNEST( \
                  $6::BIGINT[], $7::BIGINT[], $8::BIGINT[], $9::BIGINT[], \
                  $10::TEXT[], $11::TEXT[], $12::TEXT[], $13::BYTEA[]) \
-                 AS e (position, stream, version, at, actor, kind, body, hash)), \
+                 AS e (entry, stream, version, at, actor, kind, body, hash)), \
          bodies AS ( \
              INSERT INTO payloads (entry, body) \
-             SELECT $1 * 1099511627776 + position, body \
-             FROM moved, UNNEST($14::BIGINT[], $15::BYTEA[]) AS p (position, body)), \
+             SELECT entry, body FROM moved, UNNEST($14::BIGINT[], $15::BYTEA[]) AS p (entry, body)), \
          turned AS ( \
              INSERT INTO pages (tenant, stream, page) \
-             SELECT $1, stream, ($1 * 1099511627776 + position) / 128 \
-             FROM moved, UNNEST($18::BIGINT[], $19::BIGINT[]) AS t (stream, position)) \
+             SELECT $1, stream, page FROM moved, UNNEST($18::BIGINT[], $19::BIGINT[]) AS t (stream, page)) \
          SELECT CASE WHEN EXISTS (SELECT 1 FROM moved) \
              THEN CASE WHEN $17 \
                  THEN (SELECT 1 FROM pg_notify('actbook', $1::BIGINT || ':' || $4::BIGINT)) ELSE 1 END \
@@ -91,26 +87,26 @@ pub(super) mod listen {
     pub const POSTGRES: &str = "LISTEN actbook";
 }
 
-/// Reads the entries of stream `$N` by the pages it is on. The cross join makes SQLite start with the pages.
+/// Reads the entries of stream `$N`, whose first page is `$P`, by the pages it is on. The cross join makes SQLite start with the pages.
 /// PostgreSQL overestimates how selective the stream number is and would scan the whole journal; the lateral
 /// subquery for each page makes it use the primary key.
 pub(super) mod stream_entries {
     macro_rules! from_pages {
-        (sqlite, $n:literal) => {
-            concat!(from_pages!(leaves, $n), "CROSS JOIN journal ")
+        (sqlite, $n:literal, $p:literal) => {
+            concat!(from_pages!(leaves, $n, $p), "CROSS JOIN journal ")
         };
-        (postgres, $n:literal) => {
+        (postgres, $n:literal, $p:literal) => {
             concat!(
-                from_pages!(leaves, $n),
+                from_pages!(leaves, $n, $p),
                 "CROSS JOIN LATERAL (SELECT * FROM journal AS whole WHERE whole.entry >= leaves.page * 128 \
                  AND whole.entry < leaves.page * 128 + 128 OFFSET 0) AS journal "
             )
         };
-        (leaves, $n:literal) => {
+        (leaves, $n:literal, $p:literal) => {
             concat!(
-                "(SELECT ($1 * 1099511627776 + $",
-                $n,
-                ") / 128 AS page UNION ALL SELECT page FROM pages WHERE tenant = $1 AND stream = $",
+                "(SELECT CAST($",
+                $p,
+                " AS BIGINT) AS page UNION ALL SELECT page FROM pages WHERE tenant = $1 AND stream = $",
                 $n,
                 ") AS leaves "
             )
@@ -130,19 +126,19 @@ pub(super) mod stream_entries {
     macro_rules! entries {
         ($database:ident) => {
             concat!(
-                "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
-                from_pages!($database, 2),
-                "WHERE leaves.page >= ($1 * 1099511627776 + $3) / 128 AND ",
+                "SELECT entry, stream, version, at, actor, kind, body, hash FROM ",
+                from_pages!($database, 2, 3),
+                "WHERE leaves.page >= CAST($4 AS BIGINT) / 128 AND ",
                 is_on_page!(2),
-                " AND journal.entry > $1 * 1099511627776 + $3 ORDER BY journal.entry"
+                " AND journal.entry > $4 ORDER BY journal.entry"
             )
         };
     }
     macro_rules! payloads {
         ($database:ident) => {
             concat!(
-                "SELECT payloads.entry - $1 * 1099511627776, payloads.body FROM ",
-                from_pages!($database, 2),
+                "SELECT payloads.entry, payloads.body FROM ",
+                from_pages!($database, 2, 3),
                 "JOIN payloads ON payloads.entry = journal.entry WHERE ",
                 is_on_page!(2),
                 " ORDER BY payloads.entry"
@@ -153,7 +149,7 @@ pub(super) mod stream_entries {
         ($database:ident) => {
             concat!(
                 "DELETE FROM payloads WHERE entry IN (SELECT journal.entry FROM ",
-                from_pages!($database, 2),
+                from_pages!($database, 2, 3),
                 "WHERE ",
                 is_on_page!(2),
                 ")"
@@ -194,9 +190,9 @@ pub(super) mod entries {
     macro_rules! filter_sql {
         ($recorded:literal, $from:expr, $stream:expr) => {
             concat!(
-                "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
+                "SELECT entry, stream, version, at, actor, kind, body, hash FROM ",
                 $from,
-                " WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
+                " WHERE entry > $2 AND entry <= $3 \
                  AND ($4 = '' OR kind = $18 OR substr(kind, 1, length(CAST($4 AS TEXT))) = $4) \
                  AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
                  AND (CAST($8 AS TEXT) IS NULL OR body LIKE $8)",
@@ -218,14 +214,14 @@ pub(super) mod entries {
     pub const SQLITE: &str = filter_sql!("CAST(payloads.body AS TEXT)", "journal", " AND tenant = $1");
     pub const SQLITE_OF_STREAM: &str = filter_sql!(
         "CAST(payloads.body AS TEXT)",
-        from_pages!(sqlite, 19),
+        from_pages!(sqlite, 19, 20),
         concat!(" AND ", is_on_page!(19))
     );
     pub const POSTGRES: &str =
         filter_sql!("convert_from(payloads.body, 'UTF8')", "journal", " AND tenant = $1");
     pub const POSTGRES_OF_STREAM: &str = filter_sql!(
         "convert_from(payloads.body, 'UTF8')",
-        from_pages!(postgres, 19),
+        from_pages!(postgres, 19, 20),
         concat!(" AND ", is_on_page!(19))
     );
 }
@@ -236,10 +232,9 @@ pub(super) mod entries {
 pub(super) mod search {
     use crate::store::executions::{within, within_or_everywhere};
 
-    pub const SQLITE_INSERT: &str =
-        "INSERT INTO note_words (rowid, key, value) VALUES ($1 * 1099511627776 + $2, $3, $4)";
-    pub const POSTGRES_INSERT: &str = "INSERT INTO note_words (rowid, words) \
-         VALUES ($1 * 1099511627776 + $2, CAST(CAST($3 AS TEXT) AS TSVECTOR))";
+    pub const SQLITE_INSERT: &str = "INSERT INTO note_words (rowid, key, value) VALUES ($1, $2, $3)";
+    pub const POSTGRES_INSERT: &str =
+        "INSERT INTO note_words (rowid, words) VALUES ($1, CAST(CAST($2 AS TEXT) AS TSVECTOR))";
 
     macro_rules! hits {
         ($hits:literal, $join:literal, $order:literal) => {
@@ -267,21 +262,21 @@ pub(super) mod search {
     /// SQLite runs a subquery with a limit by itself and in its order, and a cross join keeps the order of
     /// its left side. An outer ORDER BY would make it read every note to sort again.
     pub const SQLITE: &str = hits!(
-        "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN rowid IN \
+        "SELECT rowid - $12 AS found, rowid - $12 + CASE WHEN rowid IN \
          (SELECT rowid FROM note_words WHERE note_words MATCH $3) THEN 4398046511104 ELSE 0 END AS rank \
          FROM note_words WHERE note_words MATCH $2 \
-         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776 \
+         AND rowid > $12 AND rowid <= $13 \
          ORDER BY rank DESC LIMIT -1 OFFSET 0",
         "CROSS JOIN",
         ""
     );
-    /// The division keeps PostgreSQL from using the primary key for the tenant's range, which would read
+    /// The sums keep PostgreSQL from using the primary key for the tenant's range, which would read
     /// every note of the tenant.
     pub const POSTGRES: &str = hits!(
-        "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN \
+        "SELECT rowid - $12 AS found, rowid - $12 + CASE WHEN \
          words @@ CAST(CAST($3 AS TEXT) AS TSQUERY) THEN 4398046511104 ELSE 0 END AS rank \
          FROM note_words WHERE words @@ CAST(CAST($2 AS TEXT) AS TSQUERY) \
-         AND rowid / 1099511627776 = $1 ORDER BY rank DESC OFFSET 0",
+         AND rowid + 0 > $12 AND rowid + 0 <= $13 ORDER BY rank DESC OFFSET 0",
         "JOIN",
         "ORDER BY hits.rank DESC "
     );

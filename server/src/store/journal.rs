@@ -8,7 +8,7 @@ use std::sync::Arc;
 use actbook_engine::id::{StreamId, TenantId};
 
 use super::dialect::{entries, stream_entries};
-use super::{Db, Dialect, Error, Row, Select, SqlValue, Statement};
+use super::{Db, Dialect, EntryKey, Error, Row, Select, SqlValue, Statement};
 
 /// Position and hash of a tenant's last entry; both zero before the first entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +73,6 @@ impl Batch {
     }
 }
 
-/// A position as a bound of a key range, capped at 2^40 - 1: keys are tenant * 2^40 + position, so a larger
-/// bound would reach into the next tenant.
-pub(super) fn range_bound(position: u64) -> SqlValue {
-    position.min((1 << 40) - 1).into()
-}
-
 /// The result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
@@ -95,16 +89,15 @@ pub(super) const HEAD: &str = "SELECT position, hash FROM head WHERE tenant = $1
 /// single statement, so that an append in between is not mistaken for a stray.
 pub fn stray_entry(tenant: TenantId) -> Select<Option<i64>> {
     Select::new(
-        "SELECT MIN(entry) - $1 * 1099511627776 FROM journal WHERE tenant = $1 \
-         AND (entry <= $1 * 1099511627776 \
-         OR entry > $1 * 1099511627776 + (SELECT position FROM head WHERE tenant = $1))",
-        vec![tenant.into()],
+        "SELECT MIN(entry) - $2 FROM journal WHERE tenant = $1 \
+         AND (entry <= $2 OR entry > $2 + (SELECT position FROM head WHERE tenant = $1))",
+        vec![tenant.into(), EntryKey::base(tenant).into()],
         |row| row.optional_int(0),
     )
 }
 
 /// Reads the hash of the entry at a position.
-pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE entry = $1 * 1099511627776 + $2";
+pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE entry = $1";
 
 /// The tenant's head.
 pub fn head(tenant: TenantId) -> Select<JournalHead> {
@@ -144,10 +137,9 @@ impl HeadAndLast {
 pub fn head_and_last(tenant: TenantId) -> Select<HeadAndLast> {
     Select::new(
         "SELECT head.position, head.hash, last.position, last.hash, last.at FROM head LEFT JOIN \
-         (SELECT entry - $1 * 1099511627776 AS position, hash, at FROM journal \
-         WHERE entry > $1 * 1099511627776 AND entry < ($1 + 1) * 1099511627776 \
+         (SELECT entry - $2 AS position, hash, at FROM journal WHERE entry > $2 AND entry <= $3 \
          ORDER BY entry DESC LIMIT 1) AS last ON TRUE WHERE head.tenant = $1",
-        vec![tenant.into()],
+        key_range(tenant, 0, u64::MAX),
         |row| {
             let last = match row.optional_int(2)? {
                 None => None,
@@ -161,6 +153,11 @@ pub fn head_and_last(tenant: TenantId) -> Select<HeadAndLast> {
     )
 }
 
+/// The parameters `$1` to `$3`: the tenant, and the keys of two positions.
+pub(super) fn key_range(tenant: TenantId, after: u64, through: u64) -> Vec<SqlValue> {
+    vec![tenant.into(), EntryKey::new(tenant, after).into(), EntryKey::new(tenant, through).into()]
+}
+
 /// Decodes a row of `HEAD`.
 pub(super) fn decode_head(row: &Row) -> Result<JournalHead, Error> {
     Ok(JournalHead { position: row.uint(0)?, hash: row.hash(1)? })
@@ -168,18 +165,14 @@ pub(super) fn decode_head(row: &Row) -> Result<JournalHead, Error> {
 
 macro_rules! select_entries {
     ($rest:literal) => {
-        concat!(
-            "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM journal \
-             WHERE ",
-            $rest
-        )
+        concat!("SELECT entry, stream, version, at, actor, kind, body, hash FROM journal WHERE ", $rest)
     };
 }
 
 /// Decodes a row of `select_entries!`.
 fn decode_entry(mut row: Row) -> Result<Entry, Error> {
     Ok(Entry {
-        position: row.uint(0)?,
+        position: row.position(0)?,
         stream: row.stream(1)?,
         version: row.uint(2)?,
         at: row.int(3)?,
@@ -195,8 +188,8 @@ fn decode_entry(mut row: Row) -> Result<Entry, Error> {
 /// The entry at a position.
 pub fn by_position(tenant: TenantId, position: u64) -> Select<Entry> {
     Select::new(
-        select_entries!("tenant = $1 AND entry = $1 * 1099511627776 + $2"),
-        vec![tenant.into(), position.into()],
+        select_entries!("tenant = $1 AND entry = $2"),
+        vec![tenant.into(), EntryKey::new(tenant, position).into()],
         decode_entry,
     )
 }
@@ -207,7 +200,13 @@ pub fn by_stream(dialect: Dialect, tenant: TenantId, stream: StreamId, after: u6
         Dialect::Sqlite => stream_entries::SQLITE,
         Dialect::Postgres => stream_entries::POSTGRES,
     };
-    Select::new(sql, vec![tenant.into(), stream.into(), range_bound(after)], decode_entry)
+    let after = EntryKey::new(tenant, after).into();
+    Select::new(sql, vec![tenant.into(), stream.into(), first_page(tenant, stream), after], decode_entry)
+}
+
+/// The page of a stream's first entry.
+pub(super) fn first_page(tenant: TenantId, stream: StreamId) -> SqlValue {
+    EntryKey::new(tenant, stream.0).page().into()
 }
 
 /// The pages of a range of streams, without each stream's first page.
@@ -238,9 +237,8 @@ pub fn by_streams_blocking(
 ) -> Result<Vec<Vec<Entry>>, Error> {
     let mut found: HashMap<StreamId, Vec<Entry>> =
         streams.iter().map(|stream| (*stream, Vec::new())).collect();
-    // A tenant has 2^40 keys, and so 2^33 pages.
     let mut pages: BTreeSet<i64> =
-        streams.iter().map(|stream| (tenant.0 << 33) + page_of(stream.0) as i64).collect();
+        streams.iter().map(|stream| EntryKey::new(tenant, stream.0).page()).collect();
     for row in db.read_many_blocking(PAGES, stream_ranges(tenant, streams))?.into_iter().flatten() {
         if found.contains_key(&row.stream(0)?) {
             pages.insert(row.int(1)?);
@@ -258,22 +256,22 @@ pub fn by_streams_blocking(
 /// Derives the rows of `pages` from the journal.
 const INSERT_PAGES: &str = "INSERT INTO pages (tenant, stream, page) \
      SELECT DISTINCT tenant, stream, entry / 128 FROM journal \
-     WHERE tenant = $1 AND entry / 128 <> (tenant * 1099511627776 + stream) / 128";
+     WHERE tenant = $1 AND entry / 128 <> ($2 + stream) / 128";
 
 /// Rebuilds the table `pages` from the journal. Must not run while another process appends.
 pub fn rebuild_pages(tenant: TenantId) -> Vec<Statement> {
     let erase = Statement::new("DELETE FROM pages WHERE tenant = $1", vec![tenant.into()]);
-    vec![erase, Statement::new(INSERT_PAGES, vec![tenant.into()])]
+    vec![erase, Statement::new(INSERT_PAGES, vec![tenant.into(), EntryKey::base(tenant).into()])]
 }
 
 /// The first position whose page is missing in `pages`, so that a read of its stream would skip it; None if
 /// there is none.
 pub fn entry_without_page(tenant: TenantId) -> Select<Option<i64>> {
     Select::new(
-        "SELECT MIN(entry) - $1 * 1099511627776 FROM journal WHERE tenant = $1 \
-         AND entry / 128 <> (tenant * 1099511627776 + stream) / 128 AND NOT EXISTS (SELECT 1 FROM pages \
+        "SELECT MIN(entry) - $2 FROM journal WHERE tenant = $1 \
+         AND entry / 128 <> ($2 + stream) / 128 AND NOT EXISTS (SELECT 1 FROM pages \
          WHERE pages.tenant = $1 AND pages.stream = journal.stream AND pages.page = journal.entry / 128)",
-        vec![tenant.into()],
+        vec![tenant.into(), EntryKey::base(tenant).into()],
         |row| row.optional_int(0),
     )
 }
@@ -281,11 +279,8 @@ pub fn entry_without_page(tenant: TenantId) -> Select<Option<i64>> {
 /// All entries after one position, up to and including another, in order.
 pub fn between(tenant: TenantId, after: u64, through: u64) -> Select<Entry> {
     Select::new(
-        select_entries!(
-            "entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
-             AND tenant = $1 ORDER BY entry"
-        ),
-        vec![tenant.into(), range_bound(after), range_bound(through)],
+        select_entries!("entry > $2 AND entry <= $3 AND tenant = $1 ORDER BY entry"),
+        key_range(tenant, after, through),
         decode_entry,
     )
 }
@@ -295,8 +290,8 @@ pub fn between(tenant: TenantId, after: u64, through: u64) -> Select<Entry> {
 pub fn streams(tenant: TenantId) -> Select<StreamId> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 \
-         AND entry = $1 * 1099511627776 + stream ORDER BY entry",
-        vec![tenant.into()],
+         AND entry = $2 + stream ORDER BY entry",
+        vec![tenant.into(), EntryKey::base(tenant).into()],
         |row| row.stream(0),
     )
 }
@@ -304,9 +299,9 @@ pub fn streams(tenant: TenantId) -> Select<StreamId> {
 /// The streams whose first entry has one of these kinds, in order of their start.
 pub fn streams_starting_with(tenant: TenantId, kinds: [&str; 4]) -> Select<StreamId> {
     Select::new(
-        "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($2, $3, $4, $5) \
-         AND entry = $1 * 1099511627776 + stream ORDER BY entry",
-        std::iter::once(tenant.into()).chain(kinds.map(SqlValue::from)).collect(),
+        "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($3, $4, $5, $6) \
+         AND entry = $2 + stream ORDER BY entry",
+        [tenant.into(), EntryKey::base(tenant).into()].into_iter().chain(kinds.map(SqlValue::from)).collect(),
         |row| row.stream(0),
     )
 }
@@ -315,13 +310,19 @@ pub fn streams_starting_with(tenant: TenantId, kinds: [&str; 4]) -> Select<Strea
 /// yet: erasing adds a second entry to such a stream. Scans the whole journal, so only `cleanup` uses it.
 pub fn standalone_actions_before(tenant: TenantId, at: i64, after: u64, limit: u64) -> Select<StreamId> {
     Select::new(
-        "SELECT stream FROM journal WHERE tenant = $1 AND entry > $1 * 1099511627776 + $2 AND version = 1 \
-         AND entry = $1 * 1099511627776 + stream AND kind IN ('action_recorded.1', 'action_recorded.2') AND at < $3 \
+        "SELECT stream FROM journal WHERE tenant = $1 AND entry > $2 AND version = 1 \
+         AND entry = $5 + stream AND kind IN ('action_recorded.1', 'action_recorded.2') AND at < $3 \
          AND NOT EXISTS (SELECT 1 FROM pages WHERE pages.tenant = $1 AND pages.stream = journal.stream) \
          AND NOT EXISTS (SELECT 1 FROM journal AS later WHERE later.entry > journal.entry \
          AND later.entry < (journal.entry / 128 + 1) * 128 AND later.stream = journal.stream) \
          ORDER BY entry LIMIT $4",
-        vec![tenant.into(), range_bound(after), at.into(), limit.into()],
+        vec![
+            tenant.into(),
+            EntryKey::new(tenant, after).into(),
+            at.into(),
+            limit.into(),
+            EntryKey::base(tenant).into(),
+        ],
         |row| row.stream(0),
     )
 }
@@ -329,9 +330,8 @@ pub fn standalone_actions_before(tenant: TenantId, at: i64, after: u64, limit: u
 /// The streams with entries after one position, up to and including another, in no order.
 pub fn streams_between(tenant: TenantId, after: u64, through: u64) -> Select<StreamId> {
     Select::new(
-        "SELECT DISTINCT stream FROM journal WHERE tenant = $1 \
-         AND entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3",
-        vec![tenant.into(), range_bound(after), range_bound(through)],
+        "SELECT DISTINCT stream FROM journal WHERE tenant = $1 AND entry > $2 AND entry <= $3",
+        key_range(tenant, after, through),
         |row| row.stream(0),
     )
 }
@@ -369,8 +369,7 @@ pub struct EntryFilter {
 /// At most `limit` entries that pass the filter, oldest first.
 pub fn list(dialect: Dialect, tenant: TenantId, filter: &EntryFilter, limit: u64) -> Select<Entry> {
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-    let mut params: Vec<SqlValue> = vec![tenant.into(), range_bound(filter.after)];
-    params.push(range_bound(filter.through.unwrap_or(u64::MAX)));
+    let mut params = key_range(tenant, filter.after, filter.through.unwrap_or(u64::MAX));
     params.extend([text(&filter.kind), text(&filter.actor)]);
     params.extend([filter.since.unwrap_or(i64::MIN).into(), filter.until.unwrap_or(i64::MAX).into()]);
     params.push(filter.category.as_ref().map(|category| format!("%\"category\":\"{category}\"%")).into());
@@ -387,7 +386,7 @@ pub fn list(dialect: Dialect, tenant: TenantId, filter: &EntryFilter, limit: u64
     let sql = match filter.stream {
         None => texts[0],
         Some(stream) => {
-            params.push(stream.into());
+            params.extend([stream.into(), first_page(tenant, stream)]);
             texts[1]
         }
     };

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use actbook_engine::id::TenantId;
 
-use super::journal::range_bound;
+use super::journal::key_range;
 use super::projection_cursor::{self, ProjectionCursor};
-use super::{Db, Error, Select, SqlValue, Statement};
+use super::{Db, EntryKey, Error, Select, SqlValue, Statement};
 
 /// Entries per segment; segment `n` starts at position `n * ENTRIES_PER_SEGMENT + 1`.
 pub const ENTRIES_PER_SEGMENT: u64 = 500;
@@ -34,18 +34,19 @@ pub type SegmentRows = BTreeMap<SegmentKey, TimeRange>;
 
 /// Computes the index rows of the full segments after one position, up to and including another.
 pub async fn compute_rows(db: &Db, tenant: TenantId, after: u64, through: u64) -> Result<SegmentRows, Error> {
-    let params = || vec![tenant.into(), range_bound(after), range_bound(through)];
+    let base = EntryKey::base(tenant).into();
+    let params: Vec<SqlValue> = key_range(tenant, after, through).into_iter().chain([base]).collect();
     let mut rows = SegmentRows::new();
-    for (segment, kind, actor, times) in kinds_and_actors(params()).all(db).await? {
+    for (segment, kind, actor, times) in kinds_and_actors(params.clone()).all(db).await? {
         add_value(&mut rows, "any", String::new(), segment, times);
         add_value(&mut rows, "kind", kind, segment, times);
         add_value(&mut rows, "actor", actor, segment, times);
     }
-    for (segment, [plan, task], times) in plans_and_tasks(params()).all(db).await? {
+    for (segment, [plan, task], times) in plans_and_tasks(params.clone()).all(db).await? {
         add_value(&mut rows, "plan", plan, segment, times);
         add_value(&mut rows, "task", task, segment, times);
     }
-    for (segment, at, body) in entries_with_category(params()).all(db).await? {
+    for (segment, at, body) in entries_with_category(params).all(db).await? {
         let times = TimeRange { first_at: at, last_at: at };
         add_value(&mut rows, "category", parse_category(&body).to_owned(), segment, times);
     }
@@ -63,8 +64,8 @@ fn add_value(rows: &mut SegmentRows, name: &'static str, value: String, segment:
 /// The kinds and actors in each segment.
 fn kinds_and_actors(params: Vec<SqlValue>) -> Select<(u64, String, String, TimeRange)> {
     Select::new(
-        "SELECT (entry - $1 * 1099511627776 - 1) / 500, kind, actor, MIN(at), MAX(at) FROM journal \
-         WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 AND +tenant = $1 \
+        "SELECT (entry - $4 - 1) / 500, kind, actor, MIN(at), MAX(at) FROM journal \
+         WHERE entry > $2 AND entry <= $3 AND +tenant = $1 \
          GROUP BY 1, 2, 3",
         params,
         |mut row| {
@@ -77,9 +78,9 @@ fn kinds_and_actors(params: Vec<SqlValue>) -> Select<(u64, String, String, TimeR
 /// The plan names and tasks in each segment. The cross join makes SQLite start with the entries.
 fn plans_and_tasks(params: Vec<SqlValue>) -> Select<(u64, [String; 2], TimeRange)> {
     Select::new(
-        "SELECT (entry - $1 * 1099511627776 - 1) / 500, plan_name, COALESCE(task, ''), \
+        "SELECT (entry - $4 - 1) / 500, plan_name, COALESCE(task, ''), \
          MIN(at), MAX(at) FROM journal CROSS JOIN executions \
-         WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
+         WHERE entry > $2 AND entry <= $3 \
          AND +journal.tenant = $1 AND executions.tenant = $1 AND executions.id = journal.stream \
          GROUP BY 1, 2, 3",
         params,
@@ -93,8 +94,8 @@ fn plans_and_tasks(params: Vec<SqlValue>) -> Select<(u64, [String; 2], TimeRange
 /// The entries with an error category: segment, time and body.
 fn entries_with_category(params: Vec<SqlValue>) -> Select<(u64, i64, String)> {
     Select::new(
-        "SELECT (entry - $1 * 1099511627776 - 1) / 500, at, body FROM journal \
-         WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 AND +tenant = $1 \
+        "SELECT (entry - $4 - 1) / 500, at, body FROM journal \
+         WHERE entry > $2 AND entry <= $3 AND +tenant = $1 \
          AND body LIKE '%\"category\":\"%'",
         params,
         |mut row| Ok((row.uint(0)?, row.int(1)?, row.take_text(2)?)),

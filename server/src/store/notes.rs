@@ -7,7 +7,7 @@ use actbook_engine::note::NoteScope;
 
 use super::executions::{decode_project, project_param, within, within_or_everywhere};
 use super::tokenizer::{NoteTokens, SearchQuery};
-use super::{Dialect, Error, Row, Select, Statement, dialect};
+use super::{Dialect, EntryKey, Error, Row, Select, Statement, dialect};
 
 /// One row of the table `notes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,11 +68,10 @@ pub fn erase(tenant: TenantId, note: &NoteRow) -> Vec<Statement> {
 
 /// Deletes all notes, before `rebuild` inserts them again.
 pub fn erase_all(tenant: TenantId) -> Vec<Statement> {
-    let words =
-        "DELETE FROM note_words WHERE rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776";
+    let (first, last) = (EntryKey::base(tenant).into(), EntryKey::new(tenant, u64::MAX).into());
     vec![
         Statement::new("DELETE FROM notes WHERE tenant = $1", vec![tenant.into()]),
-        Statement::new(words, vec![tenant.into()]),
+        Statement::new("DELETE FROM note_words WHERE rowid > $1 AND rowid <= $2", vec![first, last]),
     ]
 }
 
@@ -121,7 +120,7 @@ fn update(tenant: TenantId, note: &NoteRow) -> Statement {
 
 /// Inserts the search tokens of the note at `position`.
 fn insert_tokens(dialect: Dialect, tenant: TenantId, position: u64, words: &NoteTokens) -> Statement {
-    let mut params = vec![tenant.into(), position.into()];
+    let mut params = vec![EntryKey::new(tenant, position).into()];
     let sql = match dialect {
         Dialect::Sqlite => {
             let (key, value) = words.fts5_columns();
@@ -138,10 +137,8 @@ fn insert_tokens(dialect: Dialect, tenant: TenantId, position: u64, words: &Note
 
 /// Deletes the search tokens of the note at `position`.
 fn delete_tokens(tenant: TenantId, position: u64) -> Statement {
-    Statement::new(
-        "DELETE FROM note_words WHERE rowid = $1 * 1099511627776 + $2",
-        vec![tenant.into(), position.into()],
-    )
+    let key = EntryKey::new(tenant, position);
+    Statement::new("DELETE FROM note_words WHERE rowid = $1", vec![key.into()])
 }
 
 macro_rules! select_notes {
@@ -314,6 +311,7 @@ pub fn search(
     params.push(text(filter.scope.as_ref().map(NoteScope::owner_id)));
     params.push(limit.into());
     params.push(project_param(filter.within.as_deref()));
+    params.extend([EntryKey::base(tenant).into(), EntryKey::new(tenant, u64::MAX).into()]);
     Select::new(sql, params, |row| Ok(NoteHit { rank: row.uint(13)?, note: decode_note(row)? }))
 }
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use actbook_engine::id::{StreamId, TenantId};
 
 use super::dialect::stream_entries as text;
-use super::journal::{range_bound, stream_ranges};
-use super::{Db, Dialect, Error, Row, Select, SqlValue, Statement};
+use super::journal::{first_page, stream_ranges};
+use super::{Db, Dialect, EntryKey, Error, Row, Select, SqlValue, Statement};
 
 /// A payload, with the position of the entry that owns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,18 +16,17 @@ pub struct PayloadRow {
     pub body: Vec<u8>,
 }
 
-/// Decodes a position and a body.
+/// Decodes an entry's key and a body.
 fn decode_payload(mut row: Row) -> Result<PayloadRow, Error> {
-    Ok(PayloadRow { position: row.uint(0)?, body: row.take_bytes(1)? })
+    Ok(PayloadRow { position: row.position(0)?, body: row.take_bytes(1)? })
 }
 
-/// Reads the payload at a position.
-const BY_POSITION: &str =
-    "SELECT entry - $1 * 1099511627776, body FROM payloads WHERE entry = $1 * 1099511627776 + $2";
+/// Reads the payload of the entry with this key.
+const BY_KEY: &str = "SELECT entry, body FROM payloads WHERE entry = $1";
 
 /// The payload of the entry at a position. No row: the entry has none, or it is erased.
 pub fn by_position(tenant: TenantId, position: u64) -> Select<PayloadRow> {
-    Select::new(BY_POSITION, vec![tenant.into(), position.into()], decode_payload)
+    Select::new(BY_KEY, vec![EntryKey::new(tenant, position).into()], decode_payload)
 }
 
 /// Up to this many payloads are read on the calling thread; more are read on another thread.
@@ -37,21 +36,21 @@ const INLINE_READ_MAX: usize = 100;
 pub async fn by_positions(db: &Db, tenant: TenantId, positions: &[u64]) -> Result<Vec<PayloadRow>, Error> {
     let found = match positions.len() {
         0 => return Ok(Vec::new()),
-        1..=INLINE_READ_MAX => db.look_up(BY_POSITION, param_sets(tenant, positions)).await?,
-        _ => db.read_many(BY_POSITION, param_sets(tenant, positions)).await?,
+        1..=INLINE_READ_MAX => db.look_up(BY_KEY, param_sets(tenant, positions)).await?,
+        _ => db.read_many(BY_KEY, param_sets(tenant, positions)).await?,
     };
     found.into_iter().flatten().map(decode_payload).collect()
 }
 
 /// Like `by_positions`, but blocks the calling thread.
 pub fn by_positions_blocking(db: &Db, tenant: TenantId, positions: &[u64]) -> Result<Vec<PayloadRow>, Error> {
-    let found = db.read_many_blocking(BY_POSITION, param_sets(tenant, positions))?;
+    let found = db.read_many_blocking(BY_KEY, param_sets(tenant, positions))?;
     found.into_iter().flatten().map(decode_payload).collect()
 }
 
 /// One parameter set for each position.
 fn param_sets(tenant: TenantId, positions: &[u64]) -> Vec<Vec<SqlValue>> {
-    positions.iter().map(|position| vec![tenant.into(), (*position).into()]).collect()
+    positions.iter().map(|position| vec![EntryKey::new(tenant, *position).into()]).collect()
 }
 
 /// All payloads of one stream's entries, in order.
@@ -60,16 +59,15 @@ pub fn by_stream(dialect: Dialect, tenant: TenantId, stream: StreamId) -> Select
         Dialect::Sqlite => text::SQLITE_PAYLOADS,
         Dialect::Postgres => text::POSTGRES_PAYLOADS,
     };
-    Select::new(sql, vec![tenant.into(), stream.into()], decode_payload)
+    Select::new(sql, vec![tenant.into(), stream.into(), first_page(tenant, stream)], decode_payload)
 }
 
 /// All payloads after one position, up to and including another, in order: `verify` reads them beside the
 /// entries.
 pub fn between(tenant: TenantId, after: u64, through: u64) -> Select<PayloadRow> {
     Select::new(
-        "SELECT entry - $1 * 1099511627776, body FROM payloads \
-         WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 ORDER BY entry",
-        vec![tenant.into(), range_bound(after), range_bound(through)],
+        "SELECT entry, body FROM payloads WHERE entry > $1 AND entry <= $2 ORDER BY entry",
+        vec![EntryKey::new(tenant, after).into(), EntryKey::new(tenant, through).into()],
         decode_payload,
     )
 }
@@ -80,14 +78,14 @@ pub fn between(tenant: TenantId, after: u64, through: u64) -> Select<PayloadRow>
 pub fn stray_payload_or_salt(tenant: TenantId) -> Select<Option<i64>> {
     Select::new(
         "SELECT MIN(position) FROM (\
-         SELECT payloads.entry - $1 * 1099511627776 AS position FROM head JOIN payloads \
-         ON payloads.entry > $1 * 1099511627776 - 549755813888 AND payloads.entry <= $1 * 1099511627776 \
-         OR payloads.entry > $1 * 1099511627776 + head.position \
-         AND payloads.entry <= $1 * 1099511627776 + 549755813888 WHERE head.tenant = $1 UNION ALL \
+         SELECT payloads.entry - $2 AS position FROM head JOIN payloads \
+         ON payloads.entry > $2 - 549755813888 AND payloads.entry <= $2 \
+         OR payloads.entry > $2 + head.position AND payloads.entry <= $2 + 549755813888 \
+         WHERE head.tenant = $1 UNION ALL \
          SELECT stream FROM salts WHERE tenant = $1 AND stream < 1 UNION ALL \
          SELECT salts.stream FROM head JOIN salts \
          ON salts.tenant = head.tenant AND salts.stream > head.position WHERE head.tenant = $1) AS strays",
-        vec![tenant.into()],
+        vec![tenant.into(), EntryKey::base(tenant).into()],
         |row| row.optional_int(0),
     )
 }
@@ -98,7 +96,7 @@ pub fn erase_of_stream(dialect: Dialect, tenant: TenantId, stream: StreamId) -> 
         Dialect::Sqlite => text::SQLITE_ERASE,
         Dialect::Postgres => text::POSTGRES_ERASE,
     };
-    Statement::new(sql, vec![tenant.into(), stream.into()])
+    Statement::new(sql, vec![tenant.into(), stream.into(), first_page(tenant, stream)])
 }
 
 /// Inserts a stream's salt.

@@ -5,7 +5,7 @@ use actbook_engine::id::TenantId;
 
 use super::executions::{decode_project, own_first, project_param, within, within_or_everywhere};
 use super::select::prefix_end;
-use super::{Db, Error, PrefixMatch, Row, Select, Statement};
+use super::{Db, EntryKey, Error, PrefixMatch, Row, Select, Statement};
 
 /// One row of the table `plans`: a saved version of a plan or a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,12 +81,12 @@ macro_rules! select_plans {
     };
 }
 
-/// Selects versions of templates with the actor of the entry that saved them.
+/// Selects versions of templates with the actor of the entry that saved them; `$2` is the tenant's base key.
 macro_rules! select_templates {
     ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT id, name, plans.version, digest, position, saved_at, steps, deleted, task, template, project, \
-             everywhere, actor FROM plans JOIN journal ON journal.entry = $1 * 1099511627776 + plans.position \
+             everywhere, actor FROM plans JOIN journal ON journal.entry = $2 + plans.position \
              WHERE plans.tenant = $1 AND template = 1 ",
             $($rest),+
         )
@@ -125,8 +125,8 @@ pub fn template_by_name(
     name: &str,
 ) -> Select<TemplateRow> {
     Select::new(
-        select_templates!("AND name = $2 AND deleted = 0 AND ", within_or_everywhere!(3), own_first!(4)),
-        vec![tenant.into(), name.into(), project_param(within), home.into()],
+        select_templates!("AND name = $3 AND deleted = 0 AND ", within_or_everywhere!(4), own_first!(5)),
+        vec![tenant.into(), EntryKey::base(tenant).into(), name.into(), project_param(within), home.into()],
         decode_template,
     )
 }
@@ -137,10 +137,10 @@ pub fn list_templates(tenant: TenantId, within: Option<&str>, limit: u64) -> Sel
         select_templates!(
             "AND deleted = 0 AND plans.version = (SELECT MAX(version) FROM plans AS newest \
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) AND ",
-            within_or_everywhere!(3),
-            " ORDER BY name LIMIT $2"
+            within_or_everywhere!(4),
+            " ORDER BY name LIMIT $3"
         ),
-        vec![tenant.into(), limit.into(), project_param(within)],
+        vec![tenant.into(), EntryKey::base(tenant).into(), limit.into(), project_param(within)],
         decode_template,
     )
 }
@@ -148,8 +148,8 @@ pub fn list_templates(tenant: TenantId, within: Option<&str>, limit: u64) -> Sel
 /// A template's versions, newest first.
 pub fn template_versions(tenant: TenantId, id: &str, limit: u64) -> Select<TemplateRow> {
     Select::new(
-        select_templates!("AND id = $2 ORDER BY plans.version DESC LIMIT $3"),
-        vec![tenant.into(), id.into(), limit.into()],
+        select_templates!("AND id = $3 ORDER BY plans.version DESC LIMIT $4"),
+        vec![tenant.into(), EntryKey::base(tenant).into(), id.into(), limit.into()],
         decode_template,
     )
 }

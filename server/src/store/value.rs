@@ -39,6 +39,38 @@ impl From<u64> for SqlValue {
     }
 }
 
+/// The key of an entry's rows in `journal`, `payloads` and `note_words`, over all tenants: the tenant times
+/// 2^40, plus the entry's position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryKey(pub i64);
+
+impl EntryKey {
+    /// Positions and keys per tenant.
+    const PER_TENANT: i64 = 1 << 40;
+
+    /// The key of a tenant's position. A larger position is capped at 2^40 - 1, so that as the bound of a
+    /// range it does not reach into the next tenant.
+    pub fn new(tenant: TenantId, position: u64) -> Self {
+        Self(tenant.0 * Self::PER_TENANT + position.min(Self::PER_TENANT as u64 - 1) as i64)
+    }
+
+    /// The key below all entries of the tenant. A key less this one is a position.
+    pub fn base(tenant: TenantId) -> Self {
+        Self::new(tenant, 0)
+    }
+
+    /// The page that holds the entry. A page is 128 consecutive keys.
+    pub fn page(self) -> i64 {
+        self.0 / 128
+    }
+}
+
+impl From<EntryKey> for SqlValue {
+    fn from(key: EntryKey) -> Self {
+        key.0.into()
+    }
+}
+
 impl From<TenantId> for SqlValue {
     fn from(tenant: TenantId) -> Self {
         tenant.0.into()
@@ -146,6 +178,11 @@ impl Row {
     /// A column that names a stream.
     pub fn stream(&self, column: usize) -> Result<StreamId, Error> {
         Ok(StreamId(self.uint(column)?))
+    }
+
+    /// The position in a column with an entry's key.
+    pub fn position(&self, column: usize) -> Result<u64, Error> {
+        Ok(self.int(column)?.rem_euclid(EntryKey::PER_TENANT) as u64)
     }
 
     /// A column with a number that is never negative, such as a count, position or version.

@@ -11,7 +11,7 @@ use tokio_postgres::types::ToSql;
 
 use super::connection::{PendingRows, PgConnection};
 use crate::store::dialect::{append as text, begin, lock_head};
-use crate::store::{Appended, Batch, Error, Row, journal};
+use crate::store::{Appended, Batch, EntryKey, Error, Row, journal};
 
 /// Delay before each retry of a batch whose commit result was lost. Together they cover a server restart.
 const RETRY_DELAYS_MS: [u64; 6] = [0, 50, 200, 800, 2_000, 4_000];
@@ -194,7 +194,8 @@ async fn is_written(
     batch: &Batch,
 ) -> Result<bool, Error> {
     let open = ensure_connected(config, connection).await?;
-    let rows = open.query(journal::HASH_AT, &[batch.tenant.into(), batch.new.position.into()]).await?;
+    let rows =
+        open.query(journal::HASH_AT, &[EntryKey::new(batch.tenant, batch.new.position).into()]).await?;
     match rows.first() {
         Some(row) => Ok(row.hash(0)? == batch.new.hash),
         None => Ok(false),
@@ -289,15 +290,15 @@ fn decode_appended(rows: &[Row]) -> Result<Appended, Error> {
 struct BatchColumns<'a> {
     /// Position and hash of the old and the new head.
     heads: [(i64, &'a [u8]); 2],
-    /// Each entry's position, stream, version and time.
+    /// Each entry's key, stream, version and time.
     numbers: [Vec<i64>; 4],
     /// Each entry's actor, kind and body.
     texts: [Vec<&'a str>; 3],
     hashes: Vec<&'a [u8]>,
-    /// The position of the entry that owns each payload.
-    payload_positions: Vec<i64>,
+    /// The key of the entry that owns each payload.
+    payload_keys: Vec<i64>,
     payloads: Vec<&'a [u8]>,
-    /// Stream and position of each entry that is its stream's first on a page.
+    /// Stream and page of each entry that is its stream's first on a page.
     page_starts: [Vec<i64>; 2],
 }
 
@@ -307,7 +308,8 @@ impl<'a> BatchColumns<'a> {
         let heads = [&batch.old, &batch.new].map(|head| (head.position as i64, head.hash.as_slice()));
         let mut columns = Self { heads, ..Self::default() };
         for entry in &batch.entries {
-            let numbers = [entry.position as i64, entry.stream.0 as i64, entry.version as i64, entry.at];
+            let key = EntryKey::new(batch.tenant, entry.position);
+            let numbers = [key.0, entry.stream.0 as i64, entry.version as i64, entry.at];
             for (column, number) in columns.numbers.iter_mut().zip(numbers) {
                 column.push(number);
             }
@@ -316,12 +318,12 @@ impl<'a> BatchColumns<'a> {
             }
             columns.hashes.push(&entry.hash);
             if let Some(payload) = &entry.payload {
-                columns.payload_positions.push(entry.position as i64);
+                columns.payload_keys.push(key.0);
                 columns.payloads.push(payload);
             }
             if entry.is_first_on_page {
                 columns.page_starts[0].push(entry.stream.0 as i64);
-                columns.page_starts[1].push(entry.position as i64);
+                columns.page_starts[1].push(key.page());
             }
         }
         columns
@@ -334,7 +336,7 @@ impl<'a> BatchColumns<'a> {
         strict: &'b bool,
         notify: &'b bool,
     ) -> [&'b (dyn ToSql + Sync); 19] {
-        let [positions, streams, versions, ats] = &self.numbers;
+        let [keys, streams, versions, ats] = &self.numbers;
         let [actors, kinds, bodies] = &self.texts;
         let [(old, old_hash), (new, new_hash)] = &self.heads;
         [
@@ -343,7 +345,7 @@ impl<'a> BatchColumns<'a> {
             old_hash,
             new,
             new_hash,
-            positions,
+            keys,
             streams,
             versions,
             ats,
@@ -351,7 +353,7 @@ impl<'a> BatchColumns<'a> {
             kinds,
             bodies,
             &self.hashes,
-            &self.payload_positions,
+            &self.payload_keys,
             &self.payloads,
             strict,
             notify,

@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 use super::writer::Writer;
 use super::{query_rows, to_sqlite_placeholders};
 use crate::store::dialect::{append as text, lock_head};
-use crate::store::{Appended, Batch, Error, Row};
+use crate::store::{Appended, Batch, EntryKey, Error, Row};
 
 /// Batches after which the write-ahead log is preallocated. Short commands end before and skip the cost.
 const PREALLOCATE_AFTER_BATCHES: u32 = 32;
@@ -92,9 +92,10 @@ fn insert_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> 
     let mut entries = connection.prepare_cached(text::SQLITE_ENTRY)?;
     let mut payloads = connection.prepare_cached(text::SQLITE_PAYLOAD)?;
     for entry in &batch.entries {
+        let key = EntryKey::new(batch.tenant, entry.position);
         entries.execute(params![
             batch.tenant.0,
-            entry.position as i64,
+            key.0,
             entry.stream.0 as i64,
             entry.version as i64,
             entry.at,
@@ -104,11 +105,11 @@ fn insert_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> 
             entry.hash
         ])?;
         if let Some(payload) = &entry.payload {
-            payloads.execute(params![batch.tenant.0, entry.position as i64, payload])?;
+            payloads.execute(params![key.0, payload])?;
         }
         if entry.is_first_on_page {
             let mut pages = connection.prepare_cached(text::SQLITE_PAGE)?;
-            pages.execute(params![batch.tenant.0, entry.stream.0 as i64, entry.position as i64])?;
+            pages.execute(params![batch.tenant.0, entry.stream.0 as i64, key.page()])?;
         }
     }
     for statement in &batch.other_statements {
