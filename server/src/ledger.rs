@@ -189,6 +189,7 @@ impl Ledger {
     }
 
     /// Decides the request and replies once its entries are durable; the journal names `actor` for them.
+    /// Deciding may block for a read of what is not cached.
     pub async fn submit<R: LedgerRequest>(&self, actor: &Arc<str>, request: R) -> Result<R::Reply, Error> {
         let (request, reply) = TypedRequest::new(actor.clone(), request);
         self.shared.enqueue(request)?;
@@ -207,12 +208,13 @@ impl Ledger {
     }
 
     /// Handles a notification that the journal has reached `position`. If this process did not write up to
-    /// there, drops its cached state and wakes the drivers of the executions that others have changed.
-    pub async fn on_remote_append(&self, position: u64) -> Result<(), Error> {
+    /// there, drops its cached state and wakes the drivers of the executions that others have changed. Blocks.
+    pub fn on_remote_append(&self, position: u64) -> Result<(), Error> {
         self.shared.lock().on_remote_append(position)
     }
 
-    /// Reads an execution, queued entries included. They may yet fail to be written: the result is a hint.
+    /// Reads an execution, queued entries included. They may yet fail to be written: the result is a hint. Blocks
+    /// if the execution is not cached.
     pub fn with_execution<T>(
         &self,
         stream: StreamId,
@@ -226,12 +228,13 @@ impl Ledger {
         self.shared.lock().cached_execution(stream)
     }
 
-    /// Reads the library, queued entries included. The result is a hint, as with `with_execution`.
+    /// Reads the library, queued entries included. The result is a hint and the call may block, as with
+    /// `with_execution`.
     pub fn with_library<T>(&self, read: impl FnOnce(&PlanLibrary) -> T) -> Result<T, Error> {
         self.shared.lock().with_library(read)
     }
 
-    /// Folds these executions into the cache: one bulk read is faster than one read for each.
+    /// Folds these executions into the cache, and blocks: one bulk read is faster than one read for each.
     pub fn prefetch(&self, streams: &[StreamId]) -> Result<(), Error> {
         self.shared.lock().prefetch(streams)
     }

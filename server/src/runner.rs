@@ -279,7 +279,7 @@ async fn forward_notifications(
             _ = shutdown.changed() => return,
         }
         let position = *positions.borrow_and_update();
-        let read = ledger.on_remote_append(position).await;
+        let read = ledger.on_remote_append(position);
         read_failed = read.is_err();
         if let Err(error) = read {
             tracing::debug!("other processes' appends could not be read: {error}");

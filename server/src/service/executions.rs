@@ -256,7 +256,7 @@ impl Service {
         self.render_live(stream, &execution).await
     }
 
-    /// The state of an execution, folded from the journal up to now.
+    /// The state of an execution, folded from the journal up to now. Blocks for the read of its newest entries.
     pub(super) fn fold(&self, stream: StreamId) -> Result<Execution, Error> {
         let folded = match self.ledger.cached_execution(stream) {
             Some(execution) => Some(ledger::catch_up(&self.db, self.tenant, stream, execution)?),
