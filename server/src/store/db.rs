@@ -62,7 +62,9 @@ impl Db {
         } else {
             let path =
                 url.strip_prefix("sqlite://").or(url.strip_prefix("sqlite:")).unwrap_or(url).to_owned();
-            Backend::Sqlite(Arc::new(run_blocking(move || sqlite::Sqlite::open(Path::new(&path))).await?))
+            Backend::Sqlite(Arc::new(
+                run_blocking(&path, |path| sqlite::Sqlite::open(Path::new(&path))).await?,
+            ))
         };
         Ok(Db { backend })
     }
@@ -80,8 +82,7 @@ impl Db {
     ) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
             Backend::Sqlite(sqlite) => {
-                let sqlite = sqlite.clone();
-                run_blocking(move || sqlite.read_many(sql, &param_sets)).await
+                run_blocking(sqlite, move |sqlite| sqlite.read_many(sql, &param_sets)).await
             }
             Backend::Postgres(postgres) => postgres.read_many(sql, param_sets).await,
         }
@@ -147,10 +148,7 @@ impl Db {
     /// journal. All are committed or none; after `Error::ConnectionLost` it is unknown which.
     pub async fn transact(&self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
-            Backend::Sqlite(sqlite) => {
-                let sqlite = sqlite.clone();
-                run_blocking(move || sqlite.transact(&statements)).await
-            }
+            Backend::Sqlite(sqlite) => run_blocking(sqlite, move |sqlite| sqlite.transact(&statements)).await,
             Backend::Postgres(postgres) => postgres.transact(statements).await,
         }
     }
@@ -167,10 +165,7 @@ impl Db {
     /// does it later.
     pub async fn scrub(&self) -> Result<(), Error> {
         match &self.backend {
-            Backend::Sqlite(sqlite) => {
-                let sqlite = sqlite.clone();
-                run_blocking(move || sqlite.scrub()).await
-            }
+            Backend::Sqlite(sqlite) => run_blocking(sqlite, move |sqlite| sqlite.scrub()).await,
             Backend::Postgres(_) => Ok(()),
         }
     }
@@ -179,10 +174,7 @@ impl Db {
     /// `Sqlite::checkpoint_if_last`. Does nothing on PostgreSQL.
     pub async fn checkpoint_if_last(&self) -> Result<(), Error> {
         match &self.backend {
-            Backend::Sqlite(sqlite) => {
-                let sqlite = sqlite.clone();
-                run_blocking(move || sqlite.checkpoint_if_last()).await
-            }
+            Backend::Sqlite(sqlite) => run_blocking(sqlite, move |sqlite| sqlite.checkpoint_if_last()).await,
             Backend::Postgres(_) => Ok(()),
         }
     }
@@ -191,10 +183,7 @@ impl Db {
     pub async fn backup(&self, file: &Path) -> Result<(), Error> {
         let file = file.to_owned();
         match &self.backend {
-            Backend::Sqlite(sqlite) => {
-                let sqlite = sqlite.clone();
-                run_blocking(move || sqlite.backup(&file)).await
-            }
+            Backend::Sqlite(sqlite) => run_blocking(sqlite, move |sqlite| sqlite.backup(&file)).await,
             Backend::Postgres(_) => Err(Error::BackupUnsupported),
         }
     }
@@ -332,11 +321,14 @@ fn single_result(mut results: Vec<Vec<Row>>) -> Vec<Row> {
     results.pop().unwrap_or_default()
 }
 
-/// Runs blocking `work` on Tokio's blocking pool. A panic of `work` becomes `Error::Failed`.
-async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+/// Runs blocking `work` with a clone of `shared` on Tokio's blocking pool. A panic of `work` becomes
+/// `Error::Failed`.
+async fn run_blocking<S: Clone + Send + 'static, T: Send + 'static>(
+    shared: &S,
+    work: impl FnOnce(S) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
+    let shared = shared.clone();
+    match tokio::task::spawn_blocking(move || work(shared)).await {
         Ok(result) => result,
         Err(panicked) => Err(Error::Failed(panicked.to_string())),
     }

@@ -309,6 +309,7 @@ pub fn streams_starting_with(tenant: TenantId, kinds: [&str; 4]) -> Select<Strea
 /// Streams of recorded actions that belong to no execution, were recorded before `at`, and are not erased
 /// yet: erasing adds a second entry to such a stream. Scans the whole journal, so only `cleanup` uses it.
 pub fn standalone_actions_before(tenant: TenantId, at: i64, after: u64, limit: u64) -> Select<StreamId> {
+    let (after, base) = (EntryKey::new(tenant, after).into(), EntryKey::base(tenant).into());
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND entry > $2 AND version = 1 \
          AND entry = $5 + stream AND kind IN ('action_recorded.1', 'action_recorded.2') AND at < $3 \
@@ -316,13 +317,7 @@ pub fn standalone_actions_before(tenant: TenantId, at: i64, after: u64, limit: u
          AND NOT EXISTS (SELECT 1 FROM journal AS later WHERE later.entry > journal.entry \
          AND later.entry < (journal.entry / 128 + 1) * 128 AND later.stream = journal.stream) \
          ORDER BY entry LIMIT $4",
-        vec![
-            tenant.into(),
-            EntryKey::new(tenant, after).into(),
-            at.into(),
-            limit.into(),
-            EntryKey::base(tenant).into(),
-        ],
+        vec![tenant.into(), after, at.into(), limit.into(), base],
         |row| row.stream(0),
     )
 }

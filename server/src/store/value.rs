@@ -25,17 +25,40 @@ impl SqlValue {
     }
 }
 
-impl From<i64> for SqlValue {
-    fn from(number: i64) -> Self {
-        SqlValue::Int(number)
+macro_rules! sql_value_from {
+    ($($value:ident: $type:ty => $sql:expr;)+) => {
+        $(impl From<$type> for SqlValue {
+            fn from($value: $type) -> Self {
+                $sql
+            }
+        })+
+    };
+}
+
+sql_value_from! {
+    number: i64 => Self::Int(number);
+    // Numbers above `i64::MAX` are capped: no real count comes near, and a cursor that large means "past the
+    // end".
+    number: u64 => Self::Int(i64::try_from(number).unwrap_or(i64::MAX));
+    flag: bool => Self::Int(i64::from(flag));
+    tenant: TenantId => tenant.0.into();
+    stream: StreamId => stream.0.into();
+    key: EntryKey => key.0.into();
+    text: &str => Self::Text(text.to_owned());
+    text: String => Self::Text(text);
+    bytes: &[u8] => Self::Bytes(bytes.to_vec());
+    bytes: Vec<u8> => Self::Bytes(bytes);
+}
+
+impl<const N: usize> From<[u8; N]> for SqlValue {
+    fn from(bytes: [u8; N]) -> Self {
+        SqlValue::Bytes(bytes.to_vec())
     }
 }
 
-impl From<u64> for SqlValue {
-    /// Numbers above `i64::MAX` are capped: no real count comes near, and a cursor that large means "past
-    /// the end".
-    fn from(number: u64) -> Self {
-        SqlValue::Int(i64::try_from(number).unwrap_or(i64::MAX))
+impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(SqlValue::Null, Into::into)
     }
 }
 
@@ -62,66 +85,6 @@ impl EntryKey {
     /// The page that holds the entry. A page is 128 consecutive keys.
     pub fn page(self) -> i64 {
         self.0 / 128
-    }
-}
-
-impl From<EntryKey> for SqlValue {
-    fn from(key: EntryKey) -> Self {
-        key.0.into()
-    }
-}
-
-impl From<TenantId> for SqlValue {
-    fn from(tenant: TenantId) -> Self {
-        tenant.0.into()
-    }
-}
-
-impl From<StreamId> for SqlValue {
-    fn from(stream: StreamId) -> Self {
-        stream.0.into()
-    }
-}
-
-impl From<bool> for SqlValue {
-    fn from(flag: bool) -> Self {
-        SqlValue::Int(i64::from(flag))
-    }
-}
-
-impl From<&str> for SqlValue {
-    fn from(text: &str) -> Self {
-        SqlValue::Text(text.to_owned())
-    }
-}
-
-impl From<String> for SqlValue {
-    fn from(text: String) -> Self {
-        SqlValue::Text(text)
-    }
-}
-
-impl From<&[u8]> for SqlValue {
-    fn from(bytes: &[u8]) -> Self {
-        SqlValue::Bytes(bytes.to_vec())
-    }
-}
-
-impl From<Vec<u8>> for SqlValue {
-    fn from(bytes: Vec<u8>) -> Self {
-        SqlValue::Bytes(bytes)
-    }
-}
-
-impl<const N: usize> From<[u8; N]> for SqlValue {
-    fn from(bytes: [u8; N]) -> Self {
-        SqlValue::Bytes(bytes.to_vec())
-    }
-}
-
-impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(SqlValue::Null, Into::into)
     }
 }
 
