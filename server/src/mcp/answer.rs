@@ -68,6 +68,12 @@ impl AgentAnswer {
     }
 }
 
+impl From<AgentAnswer> for CallToolResponse {
+    fn from(answer: AgentAnswer) -> Self {
+        answer.into_result().into()
+    }
+}
+
 /// An error as a tool result: message, cure and findings, in text and structured content.
 pub fn error_result(error: &Error) -> CallToolResult {
     let mut text = AnswerText::new(format!("{}: {}", error.code, error.message));

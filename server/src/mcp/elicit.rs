@@ -82,9 +82,7 @@ pub async fn elicit_approval(
             Ok(continued_answer(endpoint, request, &found, wait).await?.into_result().into())
         }
         Ok(QuestionOutcome::InputRequired(result)) => Ok(result.into()),
-        Err(error) if error.code == DIALOG_FAILED => {
-            Ok(answer::dialog_failed_answer(&view, &error).into_result().into())
-        }
+        Err(error) if error.code == DIALOG_FAILED => Ok(answer::dialog_failed_answer(&view, &error).into()),
         Err(error) => Err(error),
         Ok(QuestionOutcome::NoAnswer) => {
             let waiting = &view.waiting[index];

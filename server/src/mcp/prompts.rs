@@ -1,6 +1,8 @@
 //! The MCP prompts: plan work with the available tools, review a plan, recover an execution from a failure,
 //! and resume work with an empty context.
 
+use std::pin::Pin;
+
 use rmcp::model::{
     ErrorData, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage, Role,
 };
@@ -25,37 +27,120 @@ const DOCUMENT_CHARS_MAX: usize = 40_000;
 /// Executions that the prompt `resume_work` shows in detail.
 const EXECUTIONS_SHOWN_MAX: usize = 3;
 
-/// The names of all prompts, in the order of `list`.
-pub const PROMPT_NAMES: [&str; 4] = ["plan_work", "review_plan", "recover_execution", "resume_work"];
+/// A prompt: its definition for clients, and the function that writes its text.
+struct PromptEntry {
+    name: &'static str,
+    about: &'static str,
+    parameters: &'static [PromptParameter],
+    write: for<'a> fn(PromptCall<'a>) -> PromptFuture<'a>,
+}
+
+type PromptFuture<'a> = Pin<Box<dyn Future<Output = Result<String, ErrorData>> + Send + 'a>>;
+
+/// An argument that a prompt takes.
+struct PromptParameter {
+    name: &'static str,
+    about: &'static str,
+    is_required: bool,
+}
+
+/// All prompts, in the order of `prompts/list`.
+const PROMPTS: [PromptEntry; 4] = [
+    PromptEntry {
+        name: "plan_work",
+        about: "Turn a goal into a plan, with the tools that are there",
+        parameters: &[
+            PromptParameter { name: "goal", about: "What is to be achieved", is_required: true },
+            PromptParameter { name: "complexity", about: "simple, moderate or complex", is_required: false },
+            PromptParameter { name: "domain", about: "Such as deployment, data, travel", is_required: false },
+        ],
+        write: |call| {
+            Box::pin(async move {
+                let (complexity, domain) = (call.argument("complexity"), call.argument("domain"));
+                Ok(plan_work(call.endpoint, call.required("goal")?, complexity, domain).await)
+            })
+        },
+    },
+    PromptEntry {
+        name: "review_plan",
+        about: "Look a saved plan over before it runs",
+        parameters: &[PromptParameter {
+            name: "plan_id",
+            about: "A saved plan's id or name",
+            is_required: true,
+        }],
+        write: |call| {
+            Box::pin(async move {
+                let plan = call.required("plan_id")?;
+                review_plan(call.endpoint.service(), plan).await.map_err(to_error_data)
+            })
+        },
+    },
+    PromptEntry {
+        name: "recover_execution",
+        about: "Get an execution out of a failure or an unknown outcome",
+        parameters: &[PromptParameter { name: "execution_id", about: "The execution", is_required: true }],
+        write: |call| {
+            Box::pin(async move {
+                let id = call.required("execution_id")?;
+                recover_execution(call.endpoint, call.request, id).await.map_err(to_error_data)
+            })
+        },
+    },
+    PromptEntry {
+        name: "resume_work",
+        about: "Carry on with what is under way, with nothing in memory",
+        parameters: &[],
+        write: |call| {
+            Box::pin(async move { resume_work(call.endpoint, call.request).await.map_err(to_error_data) })
+        },
+    },
+];
+
+/// One `prompts/get` request.
+struct PromptCall<'a> {
+    endpoint: &'a McpEndpoint,
+    request: &'a AgentRequest,
+    prompt: &'a PromptEntry,
+    arguments: &'a Map<String, Value>,
+}
+
+impl<'a> PromptCall<'a> {
+    /// The text of an argument; None if it is missing or empty.
+    fn argument(&self, name: &str) -> Option<&'a str> {
+        self.arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// The text of an argument. Err: it is missing or empty.
+    fn required(&self, name: &str) -> Result<&'a str, ErrorData> {
+        let missing = || format!("the prompt `{}` needs `{name}`", self.prompt.name);
+        self.argument(name).ok_or_else(|| ErrorData::invalid_params(missing(), None))
+    }
+
+    /// Refuses an argument that the prompt does not take, and names those that it takes.
+    fn check_names(&self) -> Result<(), ErrorData> {
+        let known: Vec<&str> = self.prompt.parameters.iter().map(|parameter| parameter.name).collect();
+        let Some(unknown) = self.arguments.keys().find(|name| !known.contains(&name.as_str())) else {
+            return Ok(());
+        };
+        let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let name = self.prompt.name;
+        let message = format!("`{unknown}` is no argument of the prompt `{name}`; it takes: {takes}");
+        Err(ErrorData::invalid_params(message, None))
+    }
+}
 
 /// Answers `prompts/list`.
 pub fn list() -> ListPromptsResult {
-    let required =
-        |name: &str, about: &str| PromptArgument::new(name).with_description(about).with_required(true);
-    let optional =
-        |name: &str, about: &str| PromptArgument::new(name).with_description(about).with_required(false);
-    ListPromptsResult::with_all_items(vec![
-        Prompt::new(
-            PROMPT_NAMES[0],
-            Some("Turn a goal into a plan, with the tools that are there"),
-            Some(vec![
-                required("goal", "What is to be achieved"),
-                optional("complexity", "simple, moderate or complex"),
-                optional("domain", "Such as deployment, data, travel"),
-            ]),
-        ),
-        Prompt::new(
-            PROMPT_NAMES[1],
-            Some("Look a saved plan over before it runs"),
-            Some(vec![required("plan_id", "A saved plan's id or name")]),
-        ),
-        Prompt::new(
-            PROMPT_NAMES[2],
-            Some("Get an execution out of a failure or an unknown outcome"),
-            Some(vec![required("execution_id", "The execution")]),
-        ),
-        Prompt::new(PROMPT_NAMES[3], Some("Carry on with what is under way, with nothing in memory"), None),
-    ])
+    let argument = |parameter: &PromptParameter| {
+        let argument = PromptArgument::new(parameter.name).with_description(parameter.about);
+        argument.with_required(parameter.is_required)
+    };
+    let prompts = PROMPTS.iter().map(|prompt| {
+        let arguments: Vec<PromptArgument> = prompt.parameters.iter().map(argument).collect();
+        Prompt::new(prompt.name, Some(prompt.about), (!arguments.is_empty()).then_some(arguments))
+    });
+    ListPromptsResult::with_all_items(prompts.collect())
 }
 
 /// Answers `prompts/get`. Err: a wrong or missing argument, or an unknown prompt, plan or execution.
@@ -65,43 +150,15 @@ pub async fn get(
     name: &str,
     arguments: &Map<String, Value>,
 ) -> Result<GetPromptResult, ErrorData> {
-    let given = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let required = |argument: &'static str| {
-        given(argument)
-            .ok_or_else(|| ErrorData::invalid_params(format!("the prompt `{name}` needs `{argument}`"), None))
+    let Some(prompt) = PROMPTS.iter().find(|prompt| prompt.name == name) else {
+        let known: Vec<&str> = PROMPTS.iter().map(|prompt| prompt.name).collect();
+        let message = format!("Unknown prompt: {name}; there are {}", known.join(", "));
+        return Err(ErrorData::invalid_params(message, None));
     };
-    check_arguments(name, arguments)?;
-    let service = endpoint.service();
-    let text = match name {
-        "plan_work" => plan_work(endpoint, required("goal")?, given("complexity"), given("domain")).await,
-        "review_plan" => review_plan(service, required("plan_id")?).await.map_err(to_error_data)?,
-        "recover_execution" => {
-            recover_execution(endpoint, request, required("execution_id")?).await.map_err(to_error_data)?
-        }
-        "resume_work" => resume_work(endpoint, request).await.map_err(to_error_data)?,
-        _ => {
-            let known = PROMPT_NAMES.join(", ");
-            return Err(ErrorData::invalid_params(
-                format!("Unknown prompt: {name}; there are {known}"),
-                None,
-            ));
-        }
-    };
+    let call = PromptCall { endpoint, request, prompt, arguments };
+    call.check_names()?;
+    let text = (prompt.write)(call).await?;
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
-}
-
-/// Refuses an argument that the prompt does not take, and names those that it takes.
-fn check_arguments(name: &str, given: &Map<String, Value>) -> Result<(), ErrorData> {
-    let Some(prompt) = list().prompts.into_iter().find(|prompt| prompt.name == name) else { return Ok(()) };
-    let known: Vec<String> = prompt.arguments.into_iter().flatten().map(|argument| argument.name).collect();
-    match given.keys().find(|argument| !known.contains(argument)) {
-        Some(unknown) => {
-            let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let message = format!("`{unknown}` is no argument of the prompt `{name}`; it takes: {takes}");
-            Err(ErrorData::invalid_params(message, None))
-        }
-        None => Ok(()),
-    }
 }
 
 /// A service error as a protocol error, with the cure for an agent.

@@ -1,6 +1,6 @@
-//! The MCP tools: their definitions, and the dispatch of a call to its handler. A handler takes parsed
-//! arguments, calls the service and renders the result; it holds no rules. The structs of arguments have `//`
-//! comments, because a `///` comment would become part of the schema.
+//! The MCP tools. Each is an `AgentTool` with a line in `offered_tools`. A handler takes parsed arguments, calls
+//! the service and renders the result; it holds no rules. The structs of arguments have `//` comments, because
+//! a `///` comment would become part of the schema.
 
 mod catalog;
 mod context;
@@ -16,11 +16,15 @@ mod tasks;
 
 pub use control::continued_answer;
 pub use executions::agenda_text;
+use std::pin::Pin;
+use std::sync::Arc;
+
 use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 
 use super::McpEndpoint;
-use super::answer::{self, AgentAnswer};
+use super::answer;
 use super::arguments::ArgumentSpec;
 use super::call_variants::CallVariant;
 use super::request::AgentRequest;
@@ -50,12 +54,40 @@ enum ToolEffect {
     ActsOutside,
 }
 
-/// A tool with its definition for clients, the check of its arguments, and the profiles that offer it.
+/// A tool that agents can call, implemented by the struct that its arguments are parsed into.
+trait AgentTool: DeserializeOwned + JsonSchema + Send {
+    const NAME: &'static str;
+    const DESCRIPTION: &'static str;
+    const EFFECT: ToolEffect;
+    /// The profiles that offer the tool.
+    const PROFILES: &'static [ToolProfile];
+    /// Which arguments go together. Empty: all do.
+    const VARIANTS: &'static [CallVariant] = &[];
+    type Answer: Into<CallToolResponse>;
+
+    /// The JSON Schema of the answer's structured content.
+    fn output_schema() -> Arc<JsonObject>;
+
+    /// Answers a call with these arguments.
+    fn handle(
+        self,
+        endpoint: &McpEndpoint,
+        request: &AgentRequest,
+    ) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
+}
+
+/// Parses the arguments of a call and answers it.
+type ToolHandler =
+    for<'a> fn(&'a McpEndpoint, &'a AgentRequest, &'a ArgumentSpec, JsonObject) -> HandlerFuture<'a>;
+type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result<CallToolResponse, Error>> + Send + 'a>>;
+
+/// An `AgentTool` as a value: its definition for clients, the check of its arguments, and its handler.
 #[derive(Clone, Debug)]
 pub struct OfferedTool {
     pub definition: Tool,
     pub arguments: ArgumentSpec,
     profiles: &'static [ToolProfile],
+    handler: ToolHandler,
 }
 
 /// The profiles that offer a tool.
@@ -65,59 +97,57 @@ const FULL_ONLY: &[ToolProfile] = &[ToolProfile::Full];
 const RUN_AND_FULL: &[ToolProfile] = &[ToolProfile::Run, ToolProfile::Full];
 
 impl OfferedTool {
-    /// A tool whose arguments are the fields of `T`.
-    fn new<T: JsonSchema>(
-        name: &'static str,
-        description: &'static str,
-        effect: ToolEffect,
-        output_schema: std::sync::Arc<JsonObject>,
-        profiles: &'static [ToolProfile],
-    ) -> Self {
-        let arguments = ArgumentSpec::for_type::<T>();
+    fn new<T: AgentTool>() -> Self {
+        let arguments = ArgumentSpec::for_type::<T>().with_call_variants(T::VARIANTS);
+        let definition = Tool::new(T::NAME, T::DESCRIPTION, arguments.schema.clone())
+            .with_raw_output_schema(T::output_schema())
+            .with_annotations(T::EFFECT.annotations());
+        let handler: ToolHandler = |endpoint, request, arguments, given| {
+            Box::pin(async move {
+                let input: T = arguments.parse(T::NAME, given)?;
+                Ok(input.handle(endpoint, request).await?.into())
+            })
+        };
+        Self { definition, arguments, profiles: T::PROFILES, handler }
+    }
+}
+
+impl ToolEffect {
+    /// The MCP annotations that say what a call can change.
+    fn annotations(self) -> ToolAnnotations {
         let hints = ToolAnnotations::new();
-        let hints = match effect {
-            ToolEffect::ReadOnly => hints.read_only(true).open_world(false),
-            ToolEffect::WritesJournal => {
+        match self {
+            Self::ReadOnly => hints.read_only(true).open_world(false),
+            Self::WritesJournal => {
                 hints.read_only(false).destructive(false).idempotent(false).open_world(false)
             }
-            ToolEffect::ActsOutside => {
-                hints.read_only(false).destructive(true).idempotent(false).open_world(true)
-            }
-        };
-        let tool = Tool::new(name, description, arguments.schema.clone())
-            .with_raw_output_schema(output_schema)
-            .with_annotations(hints);
-        Self { definition: tool, arguments, profiles }
-    }
-
-    /// Adds the table of which arguments go together.
-    fn with_call_variants(self, uses: &'static [CallVariant]) -> Self {
-        Self { arguments: self.arguments.with_call_variants(uses), ..self }
+            Self::ActsOutside => hints.read_only(false).destructive(true).idempotent(false).open_world(true),
+        }
     }
 }
 
 /// The tools of a profile, always in the same order.
 pub fn offered_tools(profile: ToolProfile) -> Vec<OfferedTool> {
     let all = [
-        plans::define_save_plan(),
-        recorder::define_record_plan(),
-        recorder::define_record_execution_start(),
-        executions::define_execute_plan(),
-        executions::define_status(),
-        control::define_control(),
-        record::define_record_action(),
-        record::define_record_decision(),
-        record::define_record_compensation(),
-        ledger::define_query_ledger(),
-        recorder::define_query_history(),
-        recorder::define_cleanup_history(),
-        context::define_set_context(),
-        context::define_query_context(),
-        tasks::define_task(),
-        stats::define_stats(),
-        library::define_plan(),
-        library::define_template(),
-        catalog::define_list_tools(),
+        OfferedTool::new::<plans::SavePlanInput>(),
+        OfferedTool::new::<recorder::RecordPlanInput>(),
+        OfferedTool::new::<recorder::RecordExecutionStartInput>(),
+        OfferedTool::new::<executions::ExecutePlanInput>(),
+        OfferedTool::new::<executions::StatusInput>(),
+        OfferedTool::new::<control::ControlInput>(),
+        OfferedTool::new::<record::RecordActionInput>(),
+        OfferedTool::new::<record::RecordDecisionInput>(),
+        OfferedTool::new::<record::RecordCompensationInput>(),
+        OfferedTool::new::<ledger::QueryLedgerInput>(),
+        OfferedTool::new::<recorder::QueryHistoryInput>(),
+        OfferedTool::new::<recorder::CleanupHistoryInput>(),
+        OfferedTool::new::<context::SetContextInput>(),
+        OfferedTool::new::<context::QueryContextInput>(),
+        OfferedTool::new::<tasks::TaskInput>(),
+        OfferedTool::new::<stats::StatsInput>(),
+        OfferedTool::new::<library::PlanInput>(),
+        OfferedTool::new::<library::TemplateInput>(),
+        OfferedTool::new::<catalog::ListToolsInput>(),
     ];
     all.into_iter().filter(|tool| tool.profiles.contains(&profile)).collect()
 }
@@ -130,53 +160,9 @@ pub async fn call_tool(
     given: JsonObject,
 ) -> Result<CallToolResponse, Error> {
     let request = request.with_idempotency_key(tool.definition.name.as_ref(), &given);
-    let response = dispatch(endpoint, &request, tool, given).await?;
+    let response = (tool.handler)(endpoint, &request, &tool.arguments, given).await?;
     let repeated = request.caller.key.as_ref().is_some_and(IdempotencyKey::was_repeated);
     Ok(if repeated { answer::mark_repeated(response) } else { response })
-}
-
-/// Parses the arguments and calls the tool's handler.
-async fn dispatch(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    tool: &OfferedTool,
-    given: JsonObject,
-) -> Result<CallToolResponse, Error> {
-    let name = tool.definition.name.as_ref();
-    let spec = &tool.arguments;
-    let answer: AgentAnswer = match name {
-        "save_plan" => plans::handle_save_plan(endpoint, request, spec.parse(name, given)?).await?,
-        "execute_plan" => {
-            return executions::handle_execute_plan(endpoint, request, spec.parse(name, given)?).await;
-        }
-        "status" => executions::handle_status(endpoint, request, spec.parse(name, given)?).await?,
-        "control" => return control::handle_control(endpoint, request, spec.parse(name, given)?).await,
-        "record_action" => record::handle_record_action(endpoint, request, spec.parse(name, given)?).await?,
-        "record_decision" => {
-            record::handle_record_decision(endpoint, request, spec.parse(name, given)?).await?
-        }
-        "record_compensation" => {
-            record::handle_record_compensation(endpoint, request, spec.parse(name, given)?).await?
-        }
-        "query_ledger" => ledger::handle_query_ledger(endpoint, spec.parse(name, given)?).await?,
-        "record_plan" => recorder::handle_record_plan(endpoint, request, spec.parse(name, given)?).await?,
-        "record_execution_start" => {
-            recorder::handle_record_execution_start(endpoint, request, spec.parse(name, given)?).await?
-        }
-        "query_history" => recorder::handle_query_history(endpoint, spec.parse(name, given)?).await?,
-        "cleanup_history" => {
-            recorder::handle_cleanup_history(endpoint, request, spec.parse(name, given)?).await?
-        }
-        "set_context" => context::handle_set_context(endpoint, request, spec.parse(name, given)?).await?,
-        "query_context" => context::handle_query_context(endpoint, spec.parse(name, given)?).await?,
-        "stats" => stats::handle_stats(endpoint, spec.parse(name, given)?).await?,
-        "task" => tasks::handle_task(endpoint, request, spec.parse(name, given)?).await?,
-        "plan" => library::handle_plan(endpoint, request, spec.parse(name, given)?).await?,
-        "template" => library::handle_template(endpoint, request, spec.parse(name, given)?).await?,
-        "list_tools" => catalog::handle_list_tools(endpoint, spec.parse(name, given)?).await?,
-        other => unreachable!("the tool `{other}` is offered and has no handler"),
-    };
-    Ok(answer.into_result().into())
 }
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! The tool `list_tools`: the downstream tools that a plan can call.
 
+use std::sync::Arc;
+
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{OfferedTool, RUN_AND_FULL, ToolEffect};
+use super::{AgentTool, RUN_AND_FULL, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
+use crate::mcp::request::AgentRequest;
 use crate::mcp::text::{AnswerText, Suggestion};
 use crate::service::{ServerTools, ToolInfo, quote};
 
@@ -33,49 +37,53 @@ pub struct ListToolsInput {
     server: Option<String>,
 }
 
-/// Defines the tool `list_tools`.
-pub fn define_list_tools() -> OfferedTool {
-    let properties =
-        json!({ "tools": answer::object_array_schema(), "unreachable": answer::object_array_schema() });
-    OfferedTool::new::<ListToolsInput>(
-        "list_tools",
-        "The downstream tools a plan's steps can call (as server/tool), with their schemas when few match.",
-        ToolEffect::ReadOnly,
-        answer::answer_schema(properties, &["tools"]),
-        RUN_AND_FULL,
-    )
-}
+impl AgentTool for ListToolsInput {
+    const NAME: &str = "list_tools";
+    const DESCRIPTION: &str =
+        "The downstream tools a plan's steps can call (as server/tool), with their schemas when few match.";
+    const EFFECT: ToolEffect = ToolEffect::ReadOnly;
+    const PROFILES: &[ToolProfile] = RUN_AND_FULL;
+    type Answer = AgentAnswer;
 
-/// Answers a call of `list_tools`. Err: the config is not trusted.
-pub async fn handle_list_tools(endpoint: &McpEndpoint, input: ListToolsInput) -> Result<AgentAnswer, Error> {
-    if let Some(refused) = endpoint.service().untrusted_config() {
-        return Err(refused);
+    fn output_schema() -> Arc<JsonObject> {
+        let properties =
+            json!({ "tools": answer::object_array_schema(), "unreachable": answer::object_array_schema() });
+        answer::answer_schema(properties, &["tools"])
     }
-    let servers = match &input.server {
-        Some(server) => vec![endpoint.service().list_server_tools(server).await],
-        None => endpoint.service().list_tools().await,
-    };
-    let words: Vec<String> =
-        input.search.iter().flat_map(|search| search.split_whitespace()).map(str::to_lowercase).collect();
-    let found: Vec<&ToolInfo> = servers
-        .iter()
-        .flat_map(|server| &server.tools)
-        .filter(|tool| matches_all_words(tool, &words))
-        .take(LISTED_MAX)
-        .collect();
-    let with_schemas = found.len() <= SCHEMAS_MAX;
-    let tools: Vec<Value> = found.iter().map(|tool| tool_json(tool, with_schemas)).collect();
-    let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
-    let has_tools = servers.iter().any(|server| !server.tools.is_empty());
-    let none_matches = if has_tools || input.server.is_some() {
-        "No tool fits. list_tools with fewer words, or none, shows more."
-    } else {
-        NO_SERVERS
-    };
-    let text = tools_text(&found, &unreachable, with_schemas, none_matches);
-    let unreachable: Vec<Value> =
-        unreachable.iter().map(|server| json!({ "server": server.server, "error": server.error })).collect();
-    Ok(AgentAnswer::new(&json!({ "tools": tools, "unreachable": unreachable }), text))
+
+    /// Err: the config is not trusted.
+    async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        if let Some(refused) = endpoint.service().untrusted_config() {
+            return Err(refused);
+        }
+        let servers = match &self.server {
+            Some(server) => vec![endpoint.service().list_server_tools(server).await],
+            None => endpoint.service().list_tools().await,
+        };
+        let words: Vec<String> =
+            self.search.iter().flat_map(|search| search.split_whitespace()).map(str::to_lowercase).collect();
+        let found: Vec<&ToolInfo> = servers
+            .iter()
+            .flat_map(|server| &server.tools)
+            .filter(|tool| matches_all_words(tool, &words))
+            .take(LISTED_MAX)
+            .collect();
+        let with_schemas = found.len() <= SCHEMAS_MAX;
+        let tools: Vec<Value> = found.iter().map(|tool| tool_json(tool, with_schemas)).collect();
+        let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
+        let has_tools = servers.iter().any(|server| !server.tools.is_empty());
+        let none_matches = if has_tools || self.server.is_some() {
+            "No tool fits. list_tools with fewer words, or none, shows more."
+        } else {
+            NO_SERVERS
+        };
+        let text = tools_text(&found, &unreachable, with_schemas, none_matches);
+        let unreachable: Vec<Value> = unreachable
+            .iter()
+            .map(|server| json!({ "server": server.server, "error": server.error }))
+            .collect();
+        Ok(AgentAnswer::new(&json!({ "tools": tools, "unreachable": unreachable }), text))
+    }
 }
 
 /// Whether all words occur in the tool's name or description.

@@ -1,15 +1,16 @@
 //! The tool `control`: steers an execution and answers its questions. An agent cannot give an approval,
 //! unless the config allows it; otherwise a person gives it through the client or on the command line.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::policy::StepAnswer as Verdict;
-use rmcp::model::CallToolResponse;
+use rmcp::model::{CallToolResponse, JsonObject};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ALL_PROFILES, CallVariant, OfferedTool, ToolEffect};
+use super::{ALL_PROFILES, AgentTool, CallVariant, ToolEffect, ToolProfile};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
@@ -92,62 +93,59 @@ const CONTROL_VARIANTS: &[CallVariant] = &[
     CallVariant::when_action("abandon", &["execution_id", "step_id"], &["reason", "wait_s"]),
 ];
 
-/// Defines the tool `control`.
-pub fn define_control() -> OfferedTool {
-    OfferedTool::new::<ControlInput>(
-        "control",
-        "Answer an execution's question or steer it. pause, resume, cancel (undoes nothing). For a failed or unknown step: retry (with `arguments` to correct the call), skip, happened (it took effect), did_not_happen, abandon (end as failed). compensate: undo all that may have run. approve, reject: a person's answer, asked through your client where it can.",
-        ToolEffect::ActsOutside,
-        answer::execution_schema(),
-        ALL_PROFILES,
-    )
-    .with_call_variants(CONTROL_VARIANTS)
-}
+impl AgentTool for ControlInput {
+    const NAME: &str = "control";
+    const DESCRIPTION: &str = "Answer an execution's question or steer it. pause, resume, cancel (undoes nothing). For a failed or unknown step: retry (with `arguments` to correct the call), skip, happened (it took effect), did_not_happen, abandon (end as failed). compensate: undo all that may have run. approve, reject: a person's answer, asked through your client where it can.";
+    const EFFECT: ToolEffect = ToolEffect::ActsOutside;
+    const PROFILES: &[ToolProfile] = ALL_PROFILES;
+    const VARIANTS: &[CallVariant] = CONTROL_VARIANTS;
+    type Answer = CallToolResponse;
 
-/// Answers a call of `control`: applies the action as the agent, or puts an approval to a person.
-pub async fn handle_control(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: ControlInput,
-) -> Result<CallToolResponse, Error> {
-    let wait = waiting::parse_wait(input.wait_s)?;
-    let caller = match input.action {
-        ControlAction::Approve | ControlAction::Reject => {
-            match endpoint.approval_route_of_execution(request, &input.execution_id).await? {
-                ApprovalRoute::Agent => request.caller.clone(),
-                ApprovalRoute::CommandLine => return Err(needs_person_error(endpoint, &input).await?),
-                ApprovalRoute::Elicitation => {
-                    let (step, reason) = (input.step_id.as_deref(), input.reason.as_deref());
-                    let id = &input.execution_id;
-                    return elicit::elicit_approval(endpoint, request, id, step, reason, wait).await;
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_schema()
+    }
+
+    /// Applies the action as the agent, or puts an approval to a person.
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<CallToolResponse, Error> {
+        let wait = waiting::parse_wait(self.wait_s)?;
+        let caller = match self.action {
+            ControlAction::Approve | ControlAction::Reject => {
+                match endpoint.approval_route_of_execution(request, &self.execution_id).await? {
+                    ApprovalRoute::Agent => request.caller.clone(),
+                    ApprovalRoute::CommandLine => return Err(needs_person_error(endpoint, &self).await?),
+                    ApprovalRoute::Elicitation => {
+                        let (step, reason) = (self.step_id.as_deref(), self.reason.as_deref());
+                        let id = &self.execution_id;
+                        return elicit::elicit_approval(endpoint, request, id, step, reason, wait).await;
+                    }
                 }
             }
+            ControlAction::Pause
+            | ControlAction::Resume
+            | ControlAction::Cancel
+            | ControlAction::Retry
+            | ControlAction::Skip
+            | ControlAction::Happened
+            | ControlAction::DidNotHappen
+            | ControlAction::Compensate
+            | ControlAction::Abandon => request.caller.clone(),
+        };
+        let (is_undo, reason) = (self.action == ControlAction::Compensate, self.reason.clone());
+        let (found, refused) = apply_action(endpoint, &caller, self).await?;
+        if is_undo
+            && let Some(response) =
+                elicit_undo_approval(endpoint, request, &found, reason.as_deref(), wait).await?
+        {
+            return Ok(response);
         }
-        ControlAction::Pause
-        | ControlAction::Resume
-        | ControlAction::Cancel
-        | ControlAction::Retry
-        | ControlAction::Skip
-        | ControlAction::Happened
-        | ControlAction::DidNotHappen
-        | ControlAction::Compensate
-        | ControlAction::Abandon => request.caller.clone(),
-    };
-    let (is_undo, reason) = (input.action == ControlAction::Compensate, input.reason.clone());
-    let (found, refused) = apply_action(endpoint, &caller, input).await?;
-    if is_undo
-        && let Some(response) =
-            elicit_undo_approval(endpoint, request, &found, reason.as_deref(), wait).await?
-    {
-        return Ok(response);
+        let mut answer = continued_answer(endpoint, request, &found, wait).await?;
+        if !refused.is_empty() {
+            let note = format!("not answered: {}", refused.join("; "));
+            answer.text.push_str(&format!("\nNote: {note}"));
+            answer.structured["note"] = note.into();
+        }
+        Ok(answer.into())
     }
-    let mut answer = continued_answer(endpoint, request, &found, wait).await?;
-    if !refused.is_empty() {
-        let note = format!("not answered: {}", refused.join("; "));
-        answer.text.push_str(&format!("\nNote: {note}"));
-        answer.structured["note"] = note.into();
-    }
-    Ok(answer.into_result().into())
 }
 
 /// Puts the approval of an undo to the person. None: none is needed, or the client cannot show a form.

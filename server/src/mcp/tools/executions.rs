@@ -6,14 +6,14 @@ use actbook_engine::analysis::PlanCheck;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::ExecutionStatus;
-use rmcp::model::CallToolResponse;
+use rmcp::model::{CallToolResponse, JsonObject};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::plans::PlanDocument;
-use super::{ALL_PROFILES, CallVariant, OfferedTool, RUN_AND_FULL, ToolEffect, ToolProfile};
+use super::{ALL_PROFILES, AgentTool, CallVariant, RUN_AND_FULL, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, ApprovalRoute};
@@ -67,27 +67,94 @@ pub struct StatusInput {
     wait_s: Option<f64>,
 }
 
-/// Defines the tool `execute_plan`.
-pub fn define_execute_plan() -> OfferedTool {
-    OfferedTool::new::<ExecutePlanInput>(
-        "execute_plan",
-        "Start an execution of a plan. Actbook calls the tools, journals every outcome, and stops to ask at a failure. It runs on if you disconnect.",
-        ToolEffect::ActsOutside,
-        answer::execution_schema(),
-        RUN_AND_FULL,
-    )
+impl AgentTool for ExecutePlanInput {
+    const NAME: &str = "execute_plan";
+    const DESCRIPTION: &str = "Start an execution of a plan. Actbook calls the tools, journals every outcome, and stops to ask at a failure. It runs on if you disconnect.";
+    const EFFECT: ToolEffect = ToolEffect::ActsOutside;
+    const PROFILES: &[ToolProfile] = RUN_AND_FULL;
+    type Answer = CallToolResponse;
+
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_schema()
+    }
+
+    /// Starts, waits, and puts questions to the person if the client can.
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<CallToolResponse, Error> {
+        let wait = waiting::parse_wait(self.wait_s)?;
+        let shown_question = elicit::open_request_state(endpoint, request)?;
+        let (id, check) = match &shown_question {
+            Some(shown) => (shown.execution.clone(), None),
+            None => start_execution(endpoint, request, self).await?,
+        };
+        let may_ask = endpoint.approval_route(request) == ApprovalRoute::Elicitation
+            && (shown_question.is_some() || !wait.is_zero());
+        let deadline = Instant::now() + wait;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let view =
+                waiting::wait_for_view(endpoint.service(), request, &id, WaitUntil::Settled, left).await?;
+            if let Some(task) = mcp_tasks::mcp_task_response(request, &view) {
+                return Ok(task);
+            }
+            let outcome = if view.waiting.iter().any(elicit::is_for_a_person) && may_ask {
+                put_first_question(endpoint, request, &id).await
+            } else {
+                Ok(QuestionOutcome::NoAnswer)
+            };
+            match outcome {
+                Ok(QuestionOutcome::Answered(found)) => {
+                    endpoint.background().continue_execution(found.stream).await?;
+                }
+                Ok(QuestionOutcome::InputRequired(result)) => return Ok(result.into()),
+                // Steps may have run: the agent needs the execution's id, whatever became of the question.
+                Err(error) if ["stale_question", elicit::DIALOG_FAILED].contains(&error.code) => {
+                    let view = endpoint.service().view(&id).await?;
+                    return Ok(answer::dialog_failed_answer(&view, &error).into());
+                }
+                Err(error) => return Err(error),
+                Ok(QuestionOutcome::NoAnswer) => {
+                    let mut answer = endpoint.execution_answer(request, view).await?;
+                    if let Some(check) = check {
+                        super::plans::add_check(&mut answer, check);
+                    }
+                    return Ok(answer.into());
+                }
+            }
+        }
+    }
 }
 
-/// Defines the tool `status`.
-pub fn define_status() -> OfferedTool {
-    OfferedTool::new::<StatusInput>(
-        "status",
-        "Where things stand and what to do next: call it first when you have lost your context. With execution_id: outputs, errors, open questions and how to answer them, the brief.",
-        ToolEffect::ReadOnly,
-        answer::execution_or_lists_schema(&["executions", "story", "plans"], &["next"]),
-        ALL_PROFILES,
-    )
-    .with_call_variants(STATUS_VARIANTS)
+impl AgentTool for StatusInput {
+    const NAME: &str = "status";
+    const DESCRIPTION: &str = "Where things stand and what to do next: call it first when you have lost your context. With execution_id: outputs, errors, open questions and how to answer them, the brief.";
+    const EFFECT: ToolEffect = ToolEffect::ReadOnly;
+    const PROFILES: &[ToolProfile] = ALL_PROFILES;
+    const VARIANTS: &[CallVariant] = STATUS_VARIANTS;
+    type Answer = AgentAnswer;
+
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_or_lists_schema(&["executions", "story", "plans"], &["next"])
+    }
+
+    /// A step, an execution, a task's story, or the agenda.
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        if self.step_id.is_some() || self.offset.is_some() {
+            return step_status(endpoint, request, self).await;
+        }
+        let id = match (self.execution_id, self.task) {
+            (Some(id), _) => id,
+            (None, Some(task)) => return super::tasks::task_story_answer(endpoint, &task).await,
+            (None, None) => return agenda_answer(endpoint, request).await,
+        };
+        let until = self.since.map_or(WaitUntil::Settled, WaitUntil::AfterPosition);
+        let wait = waiting::parse_wait(self.wait_s)?;
+        let mut view = waiting::wait_for_view(endpoint.service(), request, &id, until, wait).await?;
+        let Some(why) = undrivable_reason(endpoint, &view).await? else {
+            return endpoint.execution_answer(request, view).await;
+        };
+        endpoint.service().address_claims(&request.caller, &mut view).await?;
+        Ok(answer::undrivable_execution_answer(&view, endpoint.approval_route(request), &why))
+    }
 }
 
 /// Which arguments go together in `status`.
@@ -96,54 +163,6 @@ const STATUS_VARIANTS: &[CallVariant] = &[
     CallVariant::when_given("task", &[], &[]),
     CallVariant::otherwise("status without an id", &[]),
 ];
-
-/// Answers a call of `execute_plan`: starts, waits, and puts questions to the person if the client can.
-pub async fn handle_execute_plan(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: ExecutePlanInput,
-) -> Result<CallToolResponse, Error> {
-    let wait = waiting::parse_wait(input.wait_s)?;
-    let shown_question = elicit::open_request_state(endpoint, request)?;
-    let (id, check) = match &shown_question {
-        Some(shown) => (shown.execution.clone(), None),
-        None => start_execution(endpoint, request, input).await?,
-    };
-    let may_ask = endpoint.approval_route(request) == ApprovalRoute::Elicitation
-        && (shown_question.is_some() || !wait.is_zero());
-    let deadline = Instant::now() + wait;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let view = waiting::wait_for_view(endpoint.service(), request, &id, WaitUntil::Settled, left).await?;
-        if let Some(task) = mcp_tasks::mcp_task_response(request, &view) {
-            return Ok(task);
-        }
-        let outcome = if view.waiting.iter().any(elicit::is_for_a_person) && may_ask {
-            put_first_question(endpoint, request, &id).await
-        } else {
-            Ok(QuestionOutcome::NoAnswer)
-        };
-        match outcome {
-            Ok(QuestionOutcome::Answered(found)) => {
-                endpoint.background().continue_execution(found.stream).await?;
-            }
-            Ok(QuestionOutcome::InputRequired(result)) => return Ok(result.into()),
-            // Steps may have run: the agent needs the execution's id, whatever became of the question.
-            Err(error) if ["stale_question", elicit::DIALOG_FAILED].contains(&error.code) => {
-                let view = endpoint.service().view(&id).await?;
-                return Ok(answer::dialog_failed_answer(&view, &error).into_result().into());
-            }
-            Err(error) => return Err(error),
-            Ok(QuestionOutcome::NoAnswer) => {
-                let mut answer = endpoint.execution_answer(request, view).await?;
-                if let Some(check) = check {
-                    super::plans::add_check(&mut answer, check);
-                }
-                return Ok(answer.into_result().into());
-            }
-        }
-    }
-}
 
 /// Puts the first open question that a person can answer.
 async fn put_first_question(
@@ -207,30 +226,6 @@ async fn resolve_plan(
             ))
         }
     }
-}
-
-/// Answers a call of `status`: a step, an execution, a task's story, or the agenda.
-pub async fn handle_status(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: StatusInput,
-) -> Result<AgentAnswer, Error> {
-    if input.step_id.is_some() || input.offset.is_some() {
-        return step_status(endpoint, request, input).await;
-    }
-    let id = match (input.execution_id, input.task) {
-        (Some(id), _) => id,
-        (None, Some(task)) => return super::tasks::task_story_answer(endpoint, &task).await,
-        (None, None) => return agenda_answer(endpoint, request).await,
-    };
-    let until = input.since.map_or(WaitUntil::Settled, WaitUntil::AfterPosition);
-    let wait = waiting::parse_wait(input.wait_s)?;
-    let mut view = waiting::wait_for_view(endpoint.service(), request, &id, until, wait).await?;
-    let Some(why) = undrivable_reason(endpoint, &view).await? else {
-        return endpoint.execution_answer(request, view).await;
-    };
-    endpoint.service().address_claims(&request.caller, &mut view).await?;
-    Ok(answer::undrivable_execution_answer(&view, endpoint.approval_route(request), &why))
 }
 
 /// Shows one step whole, after waiting if `wait_s` is given. Err: `execution_id` or `step_id` is missing.

@@ -1,14 +1,18 @@
 //! The tool `query_ledger`: journal entries or executions by filters.
 
+use std::sync::Arc;
+
 use jiff::tz::TimeZone;
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ALL_PROFILES, OfferedTool, ToolEffect};
+use super::{ALL_PROFILES, AgentTool, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
+use crate::mcp::request::AgentRequest;
 use crate::mcp::text::{AnswerText, Suggestion};
 use crate::service::view::{EntryView, ExecutionSummary};
 use crate::service::{DayEdge, ExecutionFilter, JournalFilter, parse_time, quote};
@@ -48,36 +52,34 @@ pub struct QueryLedgerInput {
     cursor: Option<u64>,
 }
 
-/// Defines the tool `query_ledger`.
-pub fn define_query_ledger() -> OfferedTool {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
-    let properties = json!({
-        "entries": objects(),
-        "executions": objects(),
-        "cursor": { "type": "integer" },
-    });
-    OfferedTool::new::<QueryLedgerInput>(
-        "query_ledger",
-        "The journal's entries, oldest first; or, with nothing but status, plan_id, task and times, executions, newest first.",
-        ToolEffect::ReadOnly,
-        answer::answer_schema(properties, &[]),
-        ALL_PROFILES,
-    )
-}
+impl AgentTool for QueryLedgerInput {
+    const NAME: &str = "query_ledger";
+    const DESCRIPTION: &str = "The journal's entries, oldest first; or, with nothing but status, plan_id, task and times, executions, newest first.";
+    const EFFECT: ToolEffect = ToolEffect::ReadOnly;
+    const PROFILES: &[ToolProfile] = ALL_PROFILES;
+    type Answer = AgentAnswer;
 
-/// Answers a call of `query_ledger`: executions if only filters of executions are given, else entries.
-pub async fn handle_query_ledger(
-    endpoint: &McpEndpoint,
-    input: QueryLedgerInput,
-) -> Result<AgentAnswer, Error> {
-    let limit = page_limit(input.limit)?;
-    let entry_filters = [&input.execution_id, &input.kind, &input.actor, &input.category, &input.search];
-    let execution_filters = [&input.status, &input.plan_id, &input.task];
-    let any_given = |filters: &[&Option<String>]| filters.iter().any(|filter| filter.is_some());
-    if any_given(&execution_filters) && !any_given(&entry_filters) {
-        list_executions(endpoint, input, limit).await
-    } else {
-        list_entries(endpoint, input, limit).await
+    fn output_schema() -> Arc<JsonObject> {
+        let objects = || json!({ "type": "array", "items": { "type": "object" } });
+        let properties = json!({
+            "entries": objects(),
+            "executions": objects(),
+            "cursor": { "type": "integer" },
+        });
+        answer::answer_schema(properties, &[])
+    }
+
+    /// Executions if only filters of executions are given, else entries.
+    async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let limit = page_limit(self.limit)?;
+        let entry_filters = [&self.execution_id, &self.kind, &self.actor, &self.category, &self.search];
+        let execution_filters = [&self.status, &self.plan_id, &self.task];
+        let any_given = |filters: &[&Option<String>]| filters.iter().any(|filter| filter.is_some());
+        if any_given(&execution_filters) && !any_given(&entry_filters) {
+            list_executions(endpoint, self, limit).await
+        } else {
+            list_entries(endpoint, self, limit).await
+        }
     }
 }
 

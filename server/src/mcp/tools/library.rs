@@ -1,10 +1,13 @@
 //! The tools `plan` and `template`: list, show, save, use and delete saved plans and templates.
 
+use std::sync::Arc;
+
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{ALL_PROFILES, CallVariant, FULL_ONLY, OfferedTool, ToolEffect, ToolProfile};
+use super::{ALL_PROFILES, AgentTool, CallVariant, FULL_ONLY, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
@@ -72,21 +75,43 @@ enum TemplateAction {
     Delete,
 }
 
-/// Defines the tool `plan`.
-pub fn define_plan() -> OfferedTool {
-    let properties = json!({
-        "plans": { "type": "array", "items": { "type": "object" } },
-        "document": { "type": "object" },
-        "next": answer::object_array_schema(),
-    });
-    OfferedTool::new::<PlanInput>(
-        "plan",
-        "Saved plans: list, show the document, delete.",
-        ToolEffect::WritesJournal,
-        answer::answer_schema(properties, &["next"]),
-        ALL_PROFILES,
-    )
-    .with_call_variants(PLAN_VARIANTS)
+impl AgentTool for PlanInput {
+    const NAME: &str = "plan";
+    const DESCRIPTION: &str = "Saved plans: list, show the document, delete.";
+    const EFFECT: ToolEffect = ToolEffect::WritesJournal;
+    const PROFILES: &[ToolProfile] = ALL_PROFILES;
+    const VARIANTS: &[CallVariant] = PLAN_VARIANTS;
+    type Answer = AgentAnswer;
+
+    fn output_schema() -> Arc<JsonObject> {
+        let properties = json!({
+            "plans": { "type": "array", "items": { "type": "object" } },
+            "document": { "type": "object" },
+            "next": answer::object_array_schema(),
+        });
+        answer::answer_schema(properties, &["next"])
+    }
+
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let service = endpoint.service();
+        let plan_id = || self.plan_id.as_deref().expect("the call variant requires it");
+        match self.action {
+            PlanAction::List => Ok(plan_list_answer(endpoint.profile(), &service.plans().await?)),
+            PlanAction::Show => {
+                let (view, plan) = service.plan(plan_id()).await?;
+                plan_document_answer(endpoint.profile(), &view, &plan.document, self.offset.unwrap_or(0))
+            }
+            PlanAction::Delete => {
+                let deleted = service.delete_plan(&request.caller, plan_id()).await?;
+                let text = AnswerText::new(format!(
+                    "Deleted plan {}; its executions stay.",
+                    quote::name(&deleted.name)
+                ));
+                let next = Suggestion::tool_call("plan", json!({ "action": "list" }), "shows the others");
+                Ok(answer_with_suggestion(json!({ "plan": deleted }), text, next))
+            }
+        }
+    }
 }
 
 /// Which arguments each action of `plan` takes.
@@ -96,22 +121,57 @@ const PLAN_VARIANTS: &[CallVariant] = &[
     CallVariant::when_action("delete", &["plan_id"], &[]),
 ];
 
-/// Defines the tool `template`.
-pub fn define_template() -> OfferedTool {
-    let properties = json!({
-        "templates": { "type": "array", "items": { "type": "object" } },
-        "document": { "type": "object" },
-        "plan_id": { "type": "string" },
-        "next": answer::object_array_schema(),
-    });
-    OfferedTool::new::<TemplateInput>(
-        "template",
-        "Plans with inputs, kept to be used again: list, show, use, save, delete.",
-        ToolEffect::WritesJournal,
-        answer::answer_schema(properties, &["next"]),
-        FULL_ONLY,
-    )
-    .with_call_variants(TEMPLATE_VARIANTS)
+impl AgentTool for TemplateInput {
+    const NAME: &str = "template";
+    const DESCRIPTION: &str = "Plans with inputs, kept to be used again: list, show, use, save, delete.";
+    const EFFECT: ToolEffect = ToolEffect::WritesJournal;
+    const PROFILES: &[ToolProfile] = FULL_ONLY;
+    const VARIANTS: &[CallVariant] = TEMPLATE_VARIANTS;
+    type Answer = AgentAnswer;
+
+    fn output_schema() -> Arc<JsonObject> {
+        let properties = json!({
+            "templates": { "type": "array", "items": { "type": "object" } },
+            "document": { "type": "object" },
+            "plan_id": { "type": "string" },
+            "next": answer::object_array_schema(),
+        });
+        answer::answer_schema(properties, &["next"])
+    }
+
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let service = endpoint.service();
+        let name = || self.name.as_deref().expect("the call variant requires it");
+        match self.action {
+            TemplateAction::List => Ok(template_list_answer(&service.templates().await?)),
+            TemplateAction::Show => {
+                let shown = service.template(name()).await?;
+                let document = shown.text.map_or_else(|| shown.document.to_string(), str::to_owned);
+                let mut text = AnswerText::new(format!("Template {}:", quote::name(&shown.view.name)));
+                text.push_quoted_block(&document, DOCUMENT_CHARS_MAX);
+                let next = suggest_template_use(&shown.view);
+                Ok(answer_with_suggestion(json!(shown), text, next))
+            }
+            TemplateAction::Use => {
+                let template = name().to_owned();
+                let (inputs, offline) = (self.inputs.unwrap_or_default(), false);
+                let used = TemplateUse { name: self.r#as, task: self.task, inputs, offline };
+                let saved = service.use_template(&request.caller, &template, used).await?;
+                Ok(super::plans::plan_saved_answer(
+                    "Saved",
+                    &saved,
+                    vec![endpoint.profile().start_suggestion(saved.plan_id.as_str(), "")],
+                ))
+            }
+            TemplateAction::Save => template_saved_answer(&save_template(endpoint, request, &self).await?),
+            TemplateAction::Delete => {
+                let deleted = service.delete_template(&request.caller, name()).await?;
+                let text = AnswerText::new(format!("Deleted template {}.", quote::name(&deleted.name)));
+                let next = Suggestion::tool_call("template", json!({ "action": "list" }), "shows the others");
+                Ok(answer_with_suggestion(json!({}), text, next))
+            }
+        }
+    }
 }
 
 /// Which arguments each action of `template` takes.
@@ -122,30 +182,6 @@ const TEMPLATE_VARIANTS: &[CallVariant] = &[
     CallVariant::when_action("save", &[], &["name", "plan_id", "execution_id", "everywhere"]),
     CallVariant::when_action("delete", &["name"], &[]),
 ];
-
-/// Answers a call of `plan`.
-pub async fn handle_plan(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: PlanInput,
-) -> Result<AgentAnswer, Error> {
-    let service = endpoint.service();
-    let plan_id = || input.plan_id.as_deref().expect("the call variant requires it");
-    match input.action {
-        PlanAction::List => Ok(plan_list_answer(endpoint.profile(), &service.plans().await?)),
-        PlanAction::Show => {
-            let (view, plan) = service.plan(plan_id()).await?;
-            plan_document_answer(endpoint.profile(), &view, &plan.document, input.offset.unwrap_or(0))
-        }
-        PlanAction::Delete => {
-            let deleted = service.delete_plan(&request.caller, plan_id()).await?;
-            let text =
-                AnswerText::new(format!("Deleted plan {}; its executions stay.", quote::name(&deleted.name)));
-            let next = Suggestion::tool_call("plan", json!({ "action": "list" }), "shows the others");
-            Ok(answer_with_suggestion(json!({ "plan": deleted }), text, next))
-        }
-    }
-}
 
 /// The answer that lists saved plans.
 fn plan_list_answer(profile: ToolProfile, plans: &[PlanView]) -> AgentAnswer {
@@ -199,45 +235,6 @@ fn plan_document_answer(
         (json!({ "plan": view, "document": whole }), profile.start_suggestion(&view.id, ""))
     };
     Ok(answer_with_suggestion(content, text, next))
-}
-
-/// Answers a call of `template`.
-pub async fn handle_template(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: TemplateInput,
-) -> Result<AgentAnswer, Error> {
-    let service = endpoint.service();
-    let name = || input.name.as_deref().expect("the call variant requires it");
-    match input.action {
-        TemplateAction::List => Ok(template_list_answer(&service.templates().await?)),
-        TemplateAction::Show => {
-            let shown = service.template(name()).await?;
-            let document = shown.text.map_or_else(|| shown.document.to_string(), str::to_owned);
-            let mut text = AnswerText::new(format!("Template {}:", quote::name(&shown.view.name)));
-            text.push_quoted_block(&document, DOCUMENT_CHARS_MAX);
-            let next = suggest_template_use(&shown.view);
-            Ok(answer_with_suggestion(json!(shown), text, next))
-        }
-        TemplateAction::Use => {
-            let template = name().to_owned();
-            let (inputs, offline) = (input.inputs.unwrap_or_default(), false);
-            let used = TemplateUse { name: input.r#as, task: input.task, inputs, offline };
-            let saved = service.use_template(&request.caller, &template, used).await?;
-            Ok(super::plans::plan_saved_answer(
-                "Saved",
-                &saved,
-                vec![endpoint.profile().start_suggestion(saved.plan_id.as_str(), "")],
-            ))
-        }
-        TemplateAction::Save => template_saved_answer(&save_template(endpoint, request, &input).await?),
-        TemplateAction::Delete => {
-            let deleted = service.delete_template(&request.caller, name()).await?;
-            let text = AnswerText::new(format!("Deleted template {}.", quote::name(&deleted.name)));
-            let next = Suggestion::tool_call("template", json!({ "action": "list" }), "shows the others");
-            Ok(answer_with_suggestion(json!({}), text, next))
-        }
-    }
 }
 
 /// Saves a template from an execution or from a saved plan.

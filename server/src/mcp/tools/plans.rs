@@ -1,11 +1,14 @@
 //! The tool `save_plan`: checks a document against the live tools and saves it as a version.
 
+use std::sync::Arc;
+
 use actbook_engine::analysis::PlanCheck;
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{OfferedTool, RUN_AND_FULL, ToolEffect};
+use super::{AgentTool, RUN_AND_FULL, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
@@ -76,40 +79,36 @@ pub struct SavePlanInput {
     idempotency_key: Option<String>,
 }
 
-/// Defines the tool `save_plan`.
-pub fn define_save_plan() -> OfferedTool {
-    let properties = json!({
-        "plan_id": { "type": "string" },
-        "version": { "type": "integer" },
-        "digest": { "type": "string" },
-        "check": { "type": "object" },
-        "next": answer::object_array_schema(),
-    });
-    OfferedTool::new::<SavePlanInput>(
-        "save_plan",
-        "Check a plan (schema, graph, live tools, point of no return) and save it as a new version. Nothing runs yet.",
-        ToolEffect::WritesJournal,
-        answer::answer_schema(properties, &["check"]),
-        RUN_AND_FULL,
-    )
-}
+impl AgentTool for SavePlanInput {
+    const NAME: &str = "save_plan";
+    const DESCRIPTION: &str = "Check a plan (schema, graph, live tools, point of no return) and save it as a new version. Nothing runs yet.";
+    const EFFECT: ToolEffect = ToolEffect::WritesJournal;
+    const PROFILES: &[ToolProfile] = RUN_AND_FULL;
+    type Answer = AgentAnswer;
 
-/// Answers a call of `save_plan`.
-pub async fn handle_save_plan(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: SavePlanInput,
-) -> Result<AgentAnswer, Error> {
-    let text = input.plan.text();
-    if input.dry_run == Some(true) {
-        return Ok(dry_run_answer(endpoint.service().check(&text, false).await.check));
+    fn output_schema() -> Arc<JsonObject> {
+        let properties = json!({
+            "plan_id": { "type": "string" },
+            "version": { "type": "integer" },
+            "digest": { "type": "string" },
+            "check": { "type": "object" },
+            "next": answer::object_array_schema(),
+        });
+        answer::answer_schema(properties, &["check"])
     }
-    let mut saved = endpoint.service().save_plan(&request.caller, &text, false).await?;
-    saved.check.findings = cures::findings_for_agent(saved.check.findings);
-    let arguments = json!({ "plan_id": saved.plan_id, "wait_s": WAIT_S_SUGGESTED });
-    let next = vec![Suggestion::tool_call("execute_plan", arguments, "")];
-    let verb = if saved.fresh { "Saved" } else { "It was saved already:" };
-    Ok(plan_saved_answer(verb, &saved, next))
+
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let text = self.plan.text();
+        if self.dry_run == Some(true) {
+            return Ok(dry_run_answer(endpoint.service().check(&text, false).await.check));
+        }
+        let mut saved = endpoint.service().save_plan(&request.caller, &text, false).await?;
+        saved.check.findings = cures::findings_for_agent(saved.check.findings);
+        let arguments = json!({ "plan_id": saved.plan_id, "wait_s": WAIT_S_SUGGESTED });
+        let next = vec![Suggestion::tool_call("execute_plan", arguments, "")];
+        let verb = if saved.fresh { "Saved" } else { "It was saved already:" };
+        Ok(plan_saved_answer(verb, &saved, next))
+    }
 }
 
 /// The answer to a dry run.

@@ -1,10 +1,13 @@
 //! The tools `record_action`, `record_decision` and `record_compensation`: work of the agent itself.
 
+use std::sync::Arc;
+
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ALL_PROFILES, CallVariant, OfferedTool, ToolEffect};
+use super::{ALL_PROFILES, AgentTool, CallVariant, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
@@ -88,16 +91,45 @@ enum CompensationOutcomeInput {
     Failed,
 }
 
-/// Defines the tool `record_action`.
-pub fn define_record_action() -> OfferedTool {
-    OfferedTool::new::<RecordActionInput>(
-        "record_action",
-        "Report work you did yourself: an agent step (`action`, or `by: agent`) as it starts and ends, or an act outside the plan. The answer names what is due next.",
-        ToolEffect::WritesJournal,
-        answer::execution_or_lists_schema(&[], &["position"]),
-        ALL_PROFILES,
-    )
-    .with_call_variants(RECORD_ACTION_VARIANTS)
+impl AgentTool for RecordActionInput {
+    const NAME: &str = "record_action";
+    const DESCRIPTION: &str = "Report work you did yourself: an agent step (`action`, or `by: agent`) as it starts and ends, or an act outside the plan. The answer names what is due next.";
+    const EFFECT: ToolEffect = ToolEffect::WritesJournal;
+    const PROFILES: &[ToolProfile] = ALL_PROFILES;
+    const VARIANTS: &[CallVariant] = RECORD_ACTION_VARIANTS;
+    type Answer = AgentAnswer;
+
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_or_lists_schema(&[], &["position"])
+    }
+
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let status = self.status.map(|status| match status {
+            StepStatusInput::Started => service::ReportedStatus::Started,
+            StepStatusInput::Succeeded => service::ReportedStatus::Succeeded,
+            StepStatusInput::Failed => service::ReportedStatus::Failed,
+        });
+        let facts = ActionFacts {
+            description: Some(self.description),
+            kind: self.r#type,
+            entity: self.entity,
+            before_state: self.before_state,
+            after_state: self.after_state,
+            confidence: self.confidence,
+            error: self.error,
+            ..ActionFacts::default()
+        };
+        let (execution, step, output) = (self.execution_id, self.step_id, self.output);
+        let take_over = self.take_over.unwrap_or_default();
+        let action = service::ActionRecord { execution, step, status, output, facts, take_over };
+        match endpoint.service().record_action(&request.caller, action).await? {
+            RecordResult::InExecution(found, _) => continue_and_answer(endpoint, request, &found).await,
+            RecordResult::Standalone(position) => {
+                let text = format!("Recorded at position {}, outside of any execution.", position.0);
+                Ok(AgentAnswer::new(&json!({ "position": position.0 }), text))
+            }
+        }
+    }
 }
 
 /// Which arguments go together. An act outside the plan has no status: only a step's report has one.
@@ -138,95 +170,54 @@ const RECORD_ACTION_VARIANTS: &[CallVariant] = &[
     ),
 ];
 
-/// Defines the tool `record_decision`.
-pub fn define_record_decision() -> OfferedTool {
-    OfferedTool::new::<RecordDecisionInput>(
-        "record_decision",
-        "Journal a decision and why. stop and continue also act on the execution.",
-        ToolEffect::ActsOutside,
-        answer::execution_schema(),
-        ALL_PROFILES,
-    )
-}
+impl AgentTool for RecordDecisionInput {
+    const NAME: &str = "record_decision";
+    const DESCRIPTION: &str = "Journal a decision and why. stop and continue also act on the execution.";
+    const EFFECT: ToolEffect = ToolEffect::ActsOutside;
+    const PROFILES: &[ToolProfile] = ALL_PROFILES;
+    type Answer = AgentAnswer;
 
-/// Defines the tool `record_compensation`.
-pub fn define_record_compensation() -> OfferedTool {
-    OfferedTool::new::<RecordCompensationInput>(
-        "record_compensation",
-        "Report that you took a step's effect back yourself, what depends on it first.",
-        ToolEffect::WritesJournal,
-        answer::execution_schema(),
-        ALL_PROFILES,
-    )
-}
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_schema()
+    }
 
-/// Answers a call of `record_action`.
-pub async fn handle_record_action(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: RecordActionInput,
-) -> Result<AgentAnswer, Error> {
-    let status = input.status.map(|status| match status {
-        StepStatusInput::Started => service::ReportedStatus::Started,
-        StepStatusInput::Succeeded => service::ReportedStatus::Succeeded,
-        StepStatusInput::Failed => service::ReportedStatus::Failed,
-    });
-    let facts = ActionFacts {
-        description: Some(input.description),
-        kind: input.r#type,
-        entity: input.entity,
-        before_state: input.before_state,
-        after_state: input.after_state,
-        confidence: input.confidence,
-        error: input.error,
-        ..ActionFacts::default()
-    };
-    let (execution, step, output) = (input.execution_id, input.step_id, input.output);
-    let take_over = input.take_over.unwrap_or_default();
-    let action = service::ActionRecord { execution, step, status, output, facts, take_over };
-    match endpoint.service().record_action(&request.caller, action).await? {
-        RecordResult::InExecution(found, _) => continue_and_answer(endpoint, request, &found).await,
-        RecordResult::Standalone(position) => {
-            let text = format!("Recorded at position {}, outside of any execution.", position.0);
-            Ok(AgentAnswer::new(&json!({ "position": position.0 }), text))
-        }
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let decision = Decision {
+            decision: self.decision,
+            reason: Some(self.reason),
+            step: self.step_id,
+            details: self.details,
+        };
+        let (found, _) =
+            endpoint.service().record_decision(&request.caller, &self.execution_id, decision).await?;
+        continue_and_answer(endpoint, request, &found).await
     }
 }
 
-/// Answers a call of `record_decision`.
-pub async fn handle_record_decision(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: RecordDecisionInput,
-) -> Result<AgentAnswer, Error> {
-    let decision = Decision {
-        decision: input.decision,
-        reason: Some(input.reason),
-        step: input.step_id,
-        details: input.details,
-    };
-    let (found, _) =
-        endpoint.service().record_decision(&request.caller, &input.execution_id, decision).await?;
-    continue_and_answer(endpoint, request, &found).await
-}
+impl AgentTool for RecordCompensationInput {
+    const NAME: &str = "record_compensation";
+    const DESCRIPTION: &str = "Report that you took a step's effect back yourself, what depends on it first.";
+    const EFFECT: ToolEffect = ToolEffect::WritesJournal;
+    const PROFILES: &[ToolProfile] = ALL_PROFILES;
+    type Answer = AgentAnswer;
 
-/// Answers a call of `record_compensation`.
-pub async fn handle_record_compensation(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: RecordCompensationInput,
-) -> Result<AgentAnswer, Error> {
-    let facts = ActionFacts {
-        action_taken: Some(input.action_taken),
-        reason: input.reason,
-        details: input.details,
-        ..ActionFacts::default()
-    };
-    let (id, step, succeeded) =
-        (input.execution_id, input.step_id, input.outcome != Some(CompensationOutcomeInput::Failed));
-    let (found, _) =
-        endpoint.service().record_compensation(&request.caller, &id, step, succeeded, facts).await?;
-    continue_and_answer(endpoint, request, &found).await
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_schema()
+    }
+
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let facts = ActionFacts {
+            action_taken: Some(self.action_taken),
+            reason: self.reason,
+            details: self.details,
+            ..ActionFacts::default()
+        };
+        let (id, step, succeeded) =
+            (self.execution_id, self.step_id, self.outcome != Some(CompensationOutcomeInput::Failed));
+        let (found, _) =
+            endpoint.service().record_compensation(&request.caller, &id, step, succeeded, facts).await?;
+        continue_and_answer(endpoint, request, &found).await
+    }
 }
 
 /// Lets the execution continue after a record, and answers with its view.

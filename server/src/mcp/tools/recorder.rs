@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ledger::{executions_answer, page_limit, parse_time_argument, search_words};
 use super::plans::{PlanDocument, both_given_error, plan_saved_answer};
-use super::{OfferedTool, RECORD_AND_FULL, ToolEffect};
+use super::{AgentTool, RECORD_AND_FULL, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
@@ -77,103 +78,142 @@ pub struct CleanupHistoryInput {
     dry_run: Option<bool>,
 }
 
-/// Defines the tool `record_plan`.
-pub fn define_record_plan() -> OfferedTool {
-    let properties = json!({
-        "plan_id": { "type": "string" },
-        "version": { "type": "integer" },
-        "check": { "type": "object" },
-        "next": answer::object_array_schema(),
-    });
-    OfferedTool::new::<RecordPlanInput>(
-        "record_plan",
-        "Put down a plan of work that you do yourself. Nothing runs.",
-        ToolEffect::WritesJournal,
-        answer::answer_schema(properties, &["check"]),
-        RECORD_AND_FULL,
-    )
-}
+impl AgentTool for RecordPlanInput {
+    const NAME: &str = "record_plan";
+    const DESCRIPTION: &str = "Put down a plan of work that you do yourself. Nothing runs.";
+    const EFFECT: ToolEffect = ToolEffect::WritesJournal;
+    const PROFILES: &[ToolProfile] = RECORD_AND_FULL;
+    type Answer = AgentAnswer;
 
-/// Defines the tool `record_execution_start`.
-pub fn define_record_execution_start() -> OfferedTool {
-    OfferedTool::new::<RecordExecutionStartInput>(
-        "record_execution_start",
-        "Begin with a plan; the answer names the first step. Report each with record_action.",
-        ToolEffect::WritesJournal,
-        answer::execution_schema(),
-        RECORD_AND_FULL,
-    )
-}
-
-/// Defines the tool `query_history`.
-pub fn define_query_history() -> OfferedTool {
-    let properties = json!({
-        "executions": { "type": "array", "items": { "type": "object" } },
-        "cursor": { "type": "integer" },
-    });
-    OfferedTool::new::<QueryHistoryInput>(
-        "query_history",
-        "List executions, newest first.",
-        ToolEffect::ReadOnly,
-        answer::answer_schema(properties, &["executions"]),
-        RECORD_AND_FULL,
-    )
-}
-
-/// Defines the read-only tool `cleanup_history`, which counts what `actbook cleanup` would erase.
-pub fn define_cleanup_history() -> OfferedTool {
-    let properties = json!({
-        "executions": { "type": "integer" },
-        "acts": { "type": "integer" },
-        "notes": { "type": "integer" },
-        "dry_run": { "type": "boolean" },
-    });
-    OfferedTool::new::<CleanupHistoryInput>(
-        "cleanup_history",
-        "Count what a person could erase with `actbook cleanup`: arguments, outputs and facts of what ended long ago.",
-        ToolEffect::ReadOnly,
-        answer::answer_schema(properties, &["executions", "dry_run"]),
-        RECORD_AND_FULL,
-    )
-}
-
-/// Answers a call of `record_plan`. Err: the plan has a step that Actbook would call itself.
-pub async fn handle_record_plan(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: RecordPlanInput,
-) -> Result<AgentAnswer, Error> {
-    let text = input.plan.text();
-    if let Some(plan) = endpoint.service().check(&text, true).await.plan {
-        endpoint.service().check_recordable(&plan)?;
+    fn output_schema() -> Arc<JsonObject> {
+        let properties = json!({
+            "plan_id": { "type": "string" },
+            "version": { "type": "integer" },
+            "check": { "type": "object" },
+            "next": answer::object_array_schema(),
+        });
+        answer::answer_schema(properties, &["check"])
     }
-    let saved = endpoint.service().save_plan(&request.caller, &text, false).await?;
-    let next = vec![Suggestion::tool_call("record_execution_start", json!({ "plan_id": saved.plan_id }), "")];
-    let verb = if saved.fresh { "Recorded" } else { "It was recorded already:" };
-    Ok(plan_saved_answer(verb, &saved, next))
+
+    /// Err: the plan has a step that Actbook would call itself.
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let text = self.plan.text();
+        if let Some(plan) = endpoint.service().check(&text, true).await.plan {
+            endpoint.service().check_recordable(&plan)?;
+        }
+        let saved = endpoint.service().save_plan(&request.caller, &text, false).await?;
+        let next =
+            vec![Suggestion::tool_call("record_execution_start", json!({ "plan_id": saved.plan_id }), "")];
+        let verb = if saved.fresh { "Recorded" } else { "It was recorded already:" };
+        Ok(plan_saved_answer(verb, &saved, next))
+    }
 }
 
-/// Answers a call of `record_execution_start`: starts, or finds what a repeated idempotency key started.
-pub async fn handle_record_execution_start(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: RecordExecutionStartInput,
-) -> Result<AgentAnswer, Error> {
-    let service = endpoint.service();
-    let id = match service.find_previous_start(&request.caller).await? {
-        Some(started) => started.id,
-        None => {
-            let (reference, plan) = resolve_plan(endpoint, request, &input).await?;
-            service.check_recordable(&plan)?;
-            let inputs = input.inputs.map(Value::Object);
-            let started = service.start(&request.caller, reference, plan, inputs, true).await?;
-            if started.fresh {
-                endpoint.background().drive_claimed(started.progress);
+impl AgentTool for RecordExecutionStartInput {
+    const NAME: &str = "record_execution_start";
+    const DESCRIPTION: &str =
+        "Begin with a plan; the answer names the first step. Report each with record_action.";
+    const EFFECT: ToolEffect = ToolEffect::WritesJournal;
+    const PROFILES: &[ToolProfile] = RECORD_AND_FULL;
+    type Answer = AgentAnswer;
+
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_schema()
+    }
+
+    /// Starts, or finds what a repeated idempotency key started.
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let service = endpoint.service();
+        let id = match service.find_previous_start(&request.caller).await? {
+            Some(started) => started.id,
+            None => {
+                let (reference, plan) = resolve_plan(endpoint, request, &self).await?;
+                service.check_recordable(&plan)?;
+                let inputs = self.inputs.map(Value::Object);
+                let started = service.start(&request.caller, reference, plan, inputs, true).await?;
+                if started.fresh {
+                    endpoint.background().drive_claimed(started.progress);
+                }
+                started.id
             }
-            started.id
+        };
+        endpoint.execution_answer(request, service.view(id.as_str()).await?).await
+    }
+}
+
+impl AgentTool for QueryHistoryInput {
+    const NAME: &str = "query_history";
+    const DESCRIPTION: &str = "List executions, newest first.";
+    const EFFECT: ToolEffect = ToolEffect::ReadOnly;
+    const PROFILES: &[ToolProfile] = RECORD_AND_FULL;
+    type Answer = AgentAnswer;
+
+    fn output_schema() -> Arc<JsonObject> {
+        let properties = json!({
+            "executions": { "type": "array", "items": { "type": "object" } },
+            "cursor": { "type": "integer" },
+        });
+        answer::answer_schema(properties, &["executions"])
+    }
+
+    async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let filter = ExecutionFilter {
+            status: self.status,
+            plan: self.plan_id,
+            task: self.task,
+            actor: self.actor,
+            category: self.category,
+            since: parse_time_argument("since", self.since)?,
+            until: parse_time_argument("until", self.until)?,
+            words: search_words(self.search),
+            before: self.cursor,
+            ..ExecutionFilter::default()
+        };
+        executions_answer(endpoint, &filter, page_limit(self.limit)?).await
+    }
+}
+
+impl AgentTool for CleanupHistoryInput {
+    const NAME: &str = "cleanup_history";
+    const DESCRIPTION: &str = "Count what a person could erase with `actbook cleanup`: arguments, outputs and facts of what ended long ago.";
+    const EFFECT: ToolEffect = ToolEffect::ReadOnly;
+    const PROFILES: &[ToolProfile] = RECORD_AND_FULL;
+    type Answer = AgentAnswer;
+
+    fn output_schema() -> Arc<JsonObject> {
+        let properties = json!({
+            "executions": { "type": "integer" },
+            "acts": { "type": "integer" },
+            "notes": { "type": "integer" },
+            "dry_run": { "type": "boolean" },
+        });
+        answer::answer_schema(properties, &["executions", "dry_run"])
+    }
+
+    /// Counts what a cleanup would erase. Erasing cannot be undone, so an
+    /// agent gets the command for a person instead.
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let days = self.older_than_days;
+        if days < DAYS_MIN {
+            let message = "what ended less than a day ago is not erased";
+            return Err(Error::new("invalid_argument", message, "give `older_than_days` of 1 or more"));
         }
-    };
-    endpoint.execution_answer(request, service.view(id.as_str()).await?).await
+        if self.dry_run == Some(false) {
+            let cure = format!(
+                "ask your user to run `actbook cleanup --older-than {days}d`; with dry_run true this call counts what it would erase"
+            );
+            let message = "erasing history is a person's act; an agent cannot do it";
+            return Err(Error::new("needs_a_person", message, cure));
+        }
+        let before = jiff::Timestamp::now().as_millisecond() - i64::from(days) * DAY_MS;
+        let cleaned = endpoint.service().cleanup(&request.caller, before, true).await?;
+        let (executions, acts, notes) = (cleaned.executions, cleaned.acts, cleaned.notes);
+        let text = format!(
+            "What {executions} executions, {acts} acts and {notes} notes keep would be erased. Nothing was.\n\
+             Next: your user erases it with `actbook cleanup --older-than {days}d`"
+        );
+        Ok(AgentAnswer::new(&cleaned, text))
+    }
 }
 
 /// The plan to start: a saved one, or the given document, which is saved first.
@@ -196,53 +236,4 @@ async fn resolve_plan(
             Err(Error::new("missing_argument", message, cure))
         }
     }
-}
-
-/// Answers a call of `query_history`.
-pub async fn handle_query_history(
-    endpoint: &McpEndpoint,
-    input: QueryHistoryInput,
-) -> Result<AgentAnswer, Error> {
-    let filter = ExecutionFilter {
-        status: input.status,
-        plan: input.plan_id,
-        task: input.task,
-        actor: input.actor,
-        category: input.category,
-        since: parse_time_argument("since", input.since)?,
-        until: parse_time_argument("until", input.until)?,
-        words: search_words(input.search),
-        before: input.cursor,
-        ..ExecutionFilter::default()
-    };
-    executions_answer(endpoint, &filter, page_limit(input.limit)?).await
-}
-
-/// Answers a call of `cleanup_history`: counts what a cleanup would erase. Erasing cannot be undone, so an
-/// agent gets the command for a person instead.
-pub async fn handle_cleanup_history(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: CleanupHistoryInput,
-) -> Result<AgentAnswer, Error> {
-    let days = input.older_than_days;
-    if days < DAYS_MIN {
-        let message = "what ended less than a day ago is not erased";
-        return Err(Error::new("invalid_argument", message, "give `older_than_days` of 1 or more"));
-    }
-    if input.dry_run == Some(false) {
-        let cure = format!(
-            "ask your user to run `actbook cleanup --older-than {days}d`; with dry_run true this call counts what it would erase"
-        );
-        let message = "erasing history is a person's act; an agent cannot do it";
-        return Err(Error::new("needs_a_person", message, cure));
-    }
-    let before = jiff::Timestamp::now().as_millisecond() - i64::from(days) * DAY_MS;
-    let cleaned = endpoint.service().cleanup(&request.caller, before, true).await?;
-    let (executions, acts, notes) = (cleaned.executions, cleaned.acts, cleaned.notes);
-    let text = format!(
-        "What {executions} executions, {acts} acts and {notes} notes keep would be erased. Nothing was.\n\
-         Next: your user erases it with `actbook cleanup --older-than {days}d`"
-    );
-    Ok(AgentAnswer::new(&cleaned, text))
 }

@@ -1,14 +1,18 @@
 //! The tool `stats`: statistics of executions, shortened for an agent.
 
+use std::sync::Arc;
+
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ledger::parse_time_argument;
-use super::{FULL_ONLY, OfferedTool, ToolEffect};
+use super::{AgentTool, FULL_ONLY, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
+use crate::mcp::request::AgentRequest;
 use crate::service::{DurationPercentiles, Stats, StatsFilter};
 
 /// Items of each list (plans, tools, periods, steps); the rest is only counted.
@@ -26,40 +30,40 @@ pub struct StatsInput {
     task: Option<String>,
 }
 
-/// Defines the tool `stats`.
-pub fn define_stats() -> OfferedTool {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
-    let properties = json!({
-        "executions": { "type": "object" },
-        "plans": objects(),
-        "tools": objects(),
-        "failures": objects(),
-        "retries": { "type": "object" },
-        "waiting": objects(),
-        "longest_steps": objects(),
-        "calibration": objects(),
-        "left_out": { "type": "object" },
-    });
-    OfferedTool::new::<StatsInput>(
-        "stats",
-        "Figures: executions over time, success and times by plan and tool, failures, retries, waiting for people, confidence against outcome.",
-        ToolEffect::ReadOnly,
-        answer::answer_schema(properties, &["executions"]),
-        FULL_ONLY,
-    )
-}
+impl AgentTool for StatsInput {
+    const NAME: &str = "stats";
+    const DESCRIPTION: &str = "Figures: executions over time, success and times by plan and tool, failures, retries, waiting for people, confidence against outcome.";
+    const EFFECT: ToolEffect = ToolEffect::ReadOnly;
+    const PROFILES: &[ToolProfile] = FULL_ONLY;
+    type Answer = AgentAnswer;
 
-/// Answers a call of `stats`.
-pub async fn handle_stats(endpoint: &McpEndpoint, input: StatsInput) -> Result<AgentAnswer, Error> {
-    let filter = StatsFilter {
-        since: parse_time_argument("since", input.since)?,
-        until: parse_time_argument("until", input.until)?,
-        plan: input.plan_id,
-        task: input.task,
-        ..StatsFilter::default()
-    };
-    let stats = endpoint.service().stats(&filter).await?;
-    Ok(AgentAnswer { structured: clip_stats(&stats), text: stats_text(&stats) })
+    fn output_schema() -> Arc<JsonObject> {
+        let objects = || json!({ "type": "array", "items": { "type": "object" } });
+        let properties = json!({
+            "executions": { "type": "object" },
+            "plans": objects(),
+            "tools": objects(),
+            "failures": objects(),
+            "retries": { "type": "object" },
+            "waiting": objects(),
+            "longest_steps": objects(),
+            "calibration": objects(),
+            "left_out": { "type": "object" },
+        });
+        answer::answer_schema(properties, &["executions"])
+    }
+
+    async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let filter = StatsFilter {
+            since: parse_time_argument("since", self.since)?,
+            until: parse_time_argument("until", self.until)?,
+            plan: self.plan_id,
+            task: self.task,
+            ..StatsFilter::default()
+        };
+        let stats = endpoint.service().stats(&filter).await?;
+        Ok(AgentAnswer { structured: clip_stats(&stats), text: stats_text(&stats) })
+    }
 }
 
 /// The statistics as JSON with their lists truncated, and how much of each was left out.

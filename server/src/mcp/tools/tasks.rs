@@ -1,11 +1,14 @@
 //! The tool `task`: to-do tasks, whose ids come from another system, and the story of a task. These are the
 //! product's tasks; MCP tasks (an extension of the protocol) are in `mcp/mcp_tasks.rs`.
 
+use std::sync::Arc;
+
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{CallVariant, FULL_ONLY, OfferedTool, ToolEffect};
+use super::{AgentTool, CallVariant, FULL_ONLY, ToolEffect, ToolProfile};
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
@@ -67,24 +70,50 @@ enum TaskStatusInput {
     Cancelled,
 }
 
-/// Defines the tool `task`.
-pub fn define_task() -> OfferedTool {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
-    let properties = json!({
-        "id": { "type": "string" },
-        "status": { "type": "string" },
-        "tasks": objects(),
-        "story": objects(),
-        "next": objects(),
-    });
-    OfferedTool::new::<TaskInput>(
-        "task",
-        "Tasks that plans, executions and notes belong to: add, set, split into a plan's steps, list, show its whole story.",
-        ToolEffect::ActsOutside,
-        answer::answer_schema(properties, &["next"]),
-        FULL_ONLY,
-    )
-    .with_call_variants(TASK_VARIANTS)
+impl AgentTool for TaskInput {
+    const NAME: &str = "task";
+    const DESCRIPTION: &str = "Tasks that plans, executions and notes belong to: add, set, split into a plan's steps, list, show its whole story.";
+    const EFFECT: ToolEffect = ToolEffect::ActsOutside;
+    const PROFILES: &[ToolProfile] = FULL_ONLY;
+    const VARIANTS: &[CallVariant] = TASK_VARIANTS;
+    type Answer = AgentAnswer;
+
+    fn output_schema() -> Arc<JsonObject> {
+        let objects = || json!({ "type": "array", "items": { "type": "object" } });
+        let properties = json!({
+            "id": { "type": "string" },
+            "status": { "type": "string" },
+            "tasks": objects(),
+            "story": objects(),
+            "next": objects(),
+        });
+        answer::answer_schema(properties, &["next"])
+    }
+
+    async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+        let service = endpoint.service();
+        let id = || self.id.clone().expect("the call variant requires it");
+        match self.action {
+            TaskAction::Add => {
+                let mut added =
+                    service.add_task(&request.caller, parse_task_fields(id(), self)?, true).await?;
+                if let Some(progress) = added.drive.take() {
+                    endpoint.background().drive_claimed(progress);
+                }
+                Ok(task_changed_answer(&added.task, json!(added), "Added"))
+            }
+            TaskAction::Set => {
+                let task = service.change_task(&request.caller, parse_task_fields(id(), self)?).await?;
+                Ok(task_changed_answer(&task, json!(task), "Changed"))
+            }
+            TaskAction::Split => {
+                let plan = self.plan_id.as_deref().expect("the call variant requires it");
+                Ok(task_list_answer(&service.split_task(&request.caller, &id(), plan).await?))
+            }
+            TaskAction::List => Ok(task_list_answer(&service.tasks(self.status.map(to_task_status)).await?)),
+            TaskAction::Show => task_story_answer(endpoint, &id()).await,
+        }
+    }
 }
 
 /// The arguments that describe a task.
@@ -99,35 +128,6 @@ const TASK_VARIANTS: &[CallVariant] = &[
     CallVariant::when_action("list", &[], &["status"]),
     CallVariant::when_action("show", &["id"], &[]),
 ];
-
-/// Answers a call of `task`.
-pub async fn handle_task(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    input: TaskInput,
-) -> Result<AgentAnswer, Error> {
-    let service = endpoint.service();
-    let id = || input.id.clone().expect("the call variant requires it");
-    match input.action {
-        TaskAction::Add => {
-            let mut added = service.add_task(&request.caller, parse_task_fields(id(), input)?, true).await?;
-            if let Some(progress) = added.drive.take() {
-                endpoint.background().drive_claimed(progress);
-            }
-            Ok(task_changed_answer(&added.task, json!(added), "Added"))
-        }
-        TaskAction::Set => {
-            let task = service.change_task(&request.caller, parse_task_fields(id(), input)?).await?;
-            Ok(task_changed_answer(&task, json!(task), "Changed"))
-        }
-        TaskAction::Split => {
-            let plan = input.plan_id.as_deref().expect("the call variant requires it");
-            Ok(task_list_answer(&service.split_task(&request.caller, &id(), plan).await?))
-        }
-        TaskAction::List => Ok(task_list_answer(&service.tasks(input.status.map(to_task_status)).await?)),
-        TaskAction::Show => task_story_answer(endpoint, &id()).await,
-    }
-}
 
 /// The fields of a task to add or change. Err: the estimate is no duration.
 fn parse_task_fields(id: String, input: TaskInput) -> Result<TaskSpec, Error> {
