@@ -83,7 +83,7 @@ pub use figures::{
 pub use journal::{CleanupReport, VerifyFailure, VerifyReport};
 pub use pins::{AcceptedTool, ToolPolicyView};
 pub use plan_versions::PlanFilter;
-pub use plans::{CheckedPlan, SavedPlan};
+pub use plans::{CheckedPlan, Plans, SavedPlan};
 pub use progress::Durations;
 pub use question::{Asker, PersonQuestion, QuestionMedium};
 pub use records::{ActionRecord, Decision, RecordResult};
@@ -198,6 +198,10 @@ impl Service {
 
     pub fn tools(&self) -> &Arc<Tools> {
         &self.tools
+    }
+
+    pub fn plans(&self) -> Plans<'_> {
+        Plans(self)
     }
 
     /// The database's kind and location, without its password.

@@ -65,7 +65,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         "start" => {
             let start = Instant::now();
             runtime()?.block_on(async {
-                anyhow::Ok(open_service(url, Arc::default()).await?.plans().await?.len())
+                anyhow::Ok(open_service(url, Arc::default()).await?.plans().list().await?.len())
             })?;
             json!({ "ms": start.elapsed().as_secs_f64() * 1000.0 })
         }
@@ -86,7 +86,7 @@ async fn run_executions(url: &str, executions: usize, steps: usize, at_once: usi
     let calls = Arc::new(AtomicU64::new(0));
     let service = open_service(url, calls.clone()).await?;
     let caller = Caller::new("bench");
-    let saved = service.save_plan(&caller, &plan(steps, json!({})), true).await?;
+    let saved = service.plans().save(&caller, &plan(steps, json!({})), true).await?;
     service.runner().await?;
     let (_keep, halt) = watch::channel(false);
     let slots = Arc::new(Semaphore::new(at_once.max(1)));
@@ -125,7 +125,7 @@ async fn start_hanging_calls(url: &str, executions: usize) -> anyhow::Result<Val
     let service = Service::open_with_tools(url, DatabaseOptions::default(), tools).await?;
     let caller = Caller::new("bench");
     let retry = json!({ "idempotent": true, "retry": { "max_attempts": 3, "backoff": "1ms", "on": ["unavailable"] } });
-    let saved = service.save_plan(&caller, &plan(3, retry), true).await?;
+    let saved = service.plans().save(&caller, &plan(3, retry), true).await?;
     let (_keep, halt) = watch::channel(false);
     for _ in 0..executions {
         let started = service.start(&caller, saved.reference.clone(), saved.plan.clone(), None, true).await?;

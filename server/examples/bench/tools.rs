@@ -108,7 +108,7 @@ fn plan(name: &str, steps: usize, arguments: impl Fn(usize) -> Value) -> String 
 
 async fn run_plan(service: &Service, plan: &str, at_once: usize) -> anyhow::Result<f64> {
     let caller = Caller::new("bench");
-    let saved = service.save_plan(&caller, plan, false).await?;
+    let saved = service.plans().save(&caller, plan, false).await?;
     service.runner().await?;
     let (_keep, halt) = watch::channel(false);
     let start = Instant::now();

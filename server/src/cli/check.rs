@@ -19,9 +19,9 @@ const STOPS_SHOWN: usize = 40;
 pub async fn check(session: &Session, word: &str, offline: bool) -> CommandResult {
     let text = match inputs::plan_source(word)? {
         PlanArgument::Document(text) => text,
-        PlanArgument::Saved(name) => session.service.plan(&name).await?.1.document.clone(),
+        PlanArgument::Saved(name) => session.service.plans().get(&name).await?.1.document.clone(),
     };
-    let CheckedPlan { plan, check, .. } = session.service.check(&text, offline).await;
+    let CheckedPlan { plan, check, .. } = session.service.plans().check(&text, offline).await;
     if session.output.json {
         session.output.document(&check);
     } else {

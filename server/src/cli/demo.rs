@@ -148,7 +148,7 @@ async fn show_plan(
     story.say(&painted(QUIET, format_args!("Everything happens for real, in {}", scratch.folder.display())));
     story.print_file_names(files);
     story.chapter("The plan, checked before anything happens");
-    let checked = session.service.check(PLAN, false).await;
+    let checked = session.service.plans().check(PLAN, false).await;
     let Some(plan) = checked.plan.filter(|_| checked.check.ok) else {
         return Err(Error::from_findings("the demo's plan is refused", checked.check.findings));
     };
@@ -166,7 +166,7 @@ async fn run_until_failure(
     story.chapter("It runs");
     let events = Events::open()?;
     let service = &session.service;
-    let saved = service.save_plan(&session.caller, PLAN, true).await?;
+    let saved = service.plans().save(&session.caller, PLAN, true).await?;
     let inputs = Some(json!({ "version": VERSION }));
     let started = service.start(&session.caller, saved.reference, saved.plan, inputs, true).await?;
     let view =

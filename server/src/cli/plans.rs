@@ -32,7 +32,7 @@ pub async fn plans(session: &Session, subcommand: args::PlanSubcommand) -> Comma
 
 async fn save(session: &Session, file: &str, offline: bool) -> CommandResult {
     let text = inputs::read_text(Path::new(file))?;
-    let saved = session.service.save_plan(&session.caller, &text, offline).await;
+    let saved = session.service.plans().save(&session.caller, &text, offline).await;
     let saved = saved.map_err(|error| inputs::point_to_check(error, file))?;
     let output = &session.output;
     if output.json {
@@ -61,7 +61,7 @@ pub fn run_command(plan: &Plan) -> String {
 async fn list(session: &Session, args: PlanListArgs) -> CommandResult {
     let words = args.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect();
     let filter = PlanFilter { kind: args.kind, task: args.task, words };
-    let mut plans = session.service.find_plans(&filter).await?;
+    let mut plans = session.service.plans().find(&filter).await?;
     plans.retain(|plan| args.project.is_none() || plan.project == args.project);
     let output = &session.output;
     if output.json {
@@ -94,7 +94,7 @@ async fn list(session: &Session, args: PlanListArgs) -> CommandResult {
 }
 
 async fn show(session: &Session, name: &str, version: Option<u64>) -> CommandResult {
-    let (view, plan) = session.service.plan_version(name, version).await?;
+    let (view, plan) = session.service.plans().version(name, version).await?;
     let document = parse_document(&plan)?;
     let output = &session.output;
     if output.json {
@@ -125,13 +125,13 @@ fn to_yaml(document: &Value) -> String {
 /// Prints the difference between two versions: `from`, by default the one before `to`; and `to`, by default
 /// the newest.
 async fn compare(session: &Session, name: &str, from: Option<u64>, to: Option<u64>) -> CommandResult {
-    let (new, new_plan) = session.service.plan_version(name, to).await?;
+    let (new, new_plan) = session.service.plans().version(name, to).await?;
     let before = from.or_else(|| new.version.checked_sub(1).filter(|before| *before > 0));
     let Some(before) = before else {
         let message = format!("version 1 of the plan `{}` has none before it", new.name);
         return Err(Error::new("no_such_version", message, "name two versions with --from and --to"));
     };
-    let (old, old_plan) = session.service.plan_version(name, Some(before)).await?;
+    let (old, old_plan) = session.service.plans().version(name, Some(before)).await?;
     let (old_document, new_document) = (parse_document(&old_plan)?, parse_document(&new_plan)?);
     let (old_text, new_text) = (to_yaml(&old_document), to_yaml(&new_document));
     let lines = diff::painted_lines(&diff::diff_lines(&old_text, &new_text));
@@ -159,9 +159,9 @@ async fn compare(session: &Session, name: &str, from: Option<u64>, to: Option<u6
 /// Loads a plan by file or name without saving it, or asking servers for their tools.
 pub async fn load_plan(session: &Session, word: &str) -> Result<Arc<Plan>, Error> {
     match inputs::plan_source(word)? {
-        PlanArgument::Saved(name) => Ok(session.service.plan(&name).await?.1),
+        PlanArgument::Saved(name) => Ok(session.service.plans().get(&name).await?.1),
         PlanArgument::Document(text) => {
-            let checked = session.service.check(&text, true).await;
+            let checked = session.service.plans().check(&text, true).await;
             checked.plan.ok_or_else(|| Error::from_findings("the plan is refused", checked.check.findings))
         }
     }
@@ -188,7 +188,7 @@ async fn draw_plan(session: &Session, word: &str, format: GraphFormat, file: Opt
 }
 
 async fn delete(session: &Session, name: &str) -> CommandResult {
-    let deleted = session.service.delete_plan(&session.caller, name).await?;
+    let deleted = session.service.plans().delete(&session.caller, name).await?;
     if session.output.json {
         session.output.document(&deleted);
     } else {

@@ -35,7 +35,7 @@ pub async fn rerun(session: &Session, args: RerunArgs) -> CommandResult {
         session.output.notice(format_args!("{word} the plan declares no input `{name}`: it is left out"));
     }
     inputs.extend(given);
-    print_warnings(session, &session.service.check_saved(&plan).await?);
+    print_warnings(session, &session.service.plans().check_saved(&plan).await?);
     let inputs = (!inputs.is_empty()).then_some(Value::Object(inputs));
     start_and_follow(session, reference, plan, inputs, args.flags).await
 }
@@ -83,13 +83,13 @@ pub async fn start_and_follow(
 pub async fn load_checked_plan(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
     match inputs::plan_source(word)? {
         PlanArgument::Document(text) => {
-            let saved = session.service.save_plan(&session.caller, &text, false).await;
+            let saved = session.service.plans().save(&session.caller, &text, false).await;
             let saved = saved.map_err(|error| inputs::point_to_check(error, word))?;
             print_warnings(session, &saved.check);
             Ok((saved.reference, saved.plan))
         }
         PlanArgument::Saved(name) => {
-            let loaded = session.service.load_and_check_plan(&name).await;
+            let loaded = session.service.plans().load_and_check(&name).await;
             let (reference, plan, check) = loaded.map_err(|error| inputs::point_to_check(error, word))?;
             print_warnings(session, &check);
             Ok((reference, plan))

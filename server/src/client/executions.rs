@@ -19,23 +19,23 @@ type ViewResult = Result<ExecutionView, Error>;
 impl Client {
     /// Checks a plan, in YAML or JSON, against the tools as they are now, without calling any.
     pub async fn check_plan(&self, document: &str) -> PlanCheck {
-        self.service().check(document, false).await.check
+        self.service().plans().check(document, false).await.check
     }
 
     /// Checks a plan and saves it as the newest version of its name; one with errors is refused.
     pub async fn save_plan(&self, document: &str) -> Result<SavedPlan, Error> {
         let caller = self.caller_for(&json!(["save_plan", document]));
-        self.service().save_plan(&caller, document, false).await
+        self.service().plans().save(&caller, document, false).await
     }
 
     /// All saved plans, each in its newest version.
     pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
-        self.service().plans().await
+        self.service().plans().list().await
     }
 
     /// Deletes a plan, by name or id, from the list; its executions stay.
     pub async fn delete_plan(&self, plan: &str) -> Result<PlanView, Error> {
-        self.service().delete_plan(&self.caller_for(&json!(["delete_plan", plan])), plan).await
+        self.service().plans().delete(&self.caller_for(&json!(["delete_plan", plan])), plan).await
     }
 
     /// All tools that a plan can name here, by server.
@@ -63,7 +63,7 @@ impl Client {
         if let Some(started) = self.service().find_previous_start(&caller).await? {
             return Ok(started.id.to_string());
         }
-        let (reference, plan, _) = self.service().load_and_check_plan(plan).await?;
+        let (reference, plan, _) = self.service().plans().load_and_check(plan).await?;
         let started = self.service().start(&caller, reference, plan, inputs, true).await?;
         if started.fresh {
             self.shared.background.drive_claimed(started.progress);

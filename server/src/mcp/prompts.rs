@@ -238,8 +238,8 @@ fn count_matching_words(tool: &ToolInfo, words: &[String]) -> usize {
 
 /// The text of the prompt `review_plan`.
 async fn review_plan(service: &Service, id: &str) -> Result<String, Error> {
-    let (view, plan) = service.plan(id).await?;
-    let check = service.check(&plan.document, false).await.check;
+    let (view, plan) = service.plans().get(id).await?;
+    let check = service.plans().check(&plan.document, false).await.check;
     let check = serde_json::to_string(&check).unwrap_or_default();
     Ok(format!(
         "Look over plan {} version {} before it runs. Say for each step whether its arguments do what its name says, \

@@ -121,7 +121,7 @@ pub async fn read(endpoint: &McpEndpoint, uri: &str) -> Result<ReadResourceResul
             None => return Err(not_found(uri, "there is no such example")),
         },
         ResourceUri::Plan(id) => {
-            let plan = service.plan(id).await;
+            let plan = service.plans().get(id).await;
             (json(plan.map(|(view, plan)| json!({ "plan": view, "document": plan.document })))?, false)
         }
         ResourceUri::Execution(id) => (json(service.view(id).await.map(|view| json!(view)))?, false),
@@ -151,7 +151,7 @@ pub fn not_found(uri: &str, why: &str) -> ErrorData {
 /// Plan names and ids (`of_plans`), or execution ids, that start with `prefix`.
 pub async fn complete_id(service: &Service, of_plans: bool, prefix: &str) -> Result<Vec<String>, Error> {
     let known: Vec<String> = if of_plans {
-        service.plans().await?.into_iter().flat_map(|plan| [plan.name, plan.id]).collect()
+        service.plans().list().await?.into_iter().flat_map(|plan| [plan.name, plan.id]).collect()
     } else {
         let rows = service.list(&ExecutionFilter::default(), ROWS_READ_MAX).await?;
         rows.into_iter().map(|row| row.id).collect()

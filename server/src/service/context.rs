@@ -277,7 +277,9 @@ impl Service {
         match (&owner.task, &owner.plan, &owner.execution) {
             (None, None, None) => Ok(None),
             (Some(task), None, None) => Ok(Some(NoteScope::Task(task.clone()))),
-            (None, Some(plan), None) => Ok(Some(NoteScope::Plan(PlanId::new(self.plan_row(plan).await?.id)))),
+            (None, Some(plan), None) => {
+                Ok(Some(NoteScope::Plan(PlanId::new(self.plans().row(plan).await?.id))))
+            }
             (None, None, Some(id)) => Ok(Some(NoteScope::Execution(self.find(id).await?.id))),
             (_, _, _) => {
                 let message = "a note belongs to a task, to a plan or to an execution, not to several";

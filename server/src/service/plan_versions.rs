@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actbook_engine::plan::Plan;
 use serde::Deserialize;
 
-use super::Service;
+use super::plans::Plans;
 use super::view::PlanView;
 use crate::error::Error;
 use crate::store::{payloads, plans};
@@ -48,14 +48,14 @@ impl PlanFilter {
     }
 }
 
-impl Service {
+impl Plans<'_> {
     /// The newest version of each plan that matches, by name.
-    pub async fn find_plans(&self, filter: &PlanFilter) -> Result<Vec<PlanView>, Error> {
+    pub async fn find(self, filter: &PlanFilter) -> Result<Vec<PlanView>, Error> {
         if filter.is_empty() {
-            return self.plans().await;
+            return self.list().await;
         }
         let mut found = Vec::new();
-        for row in self.plan_rows().await? {
+        for row in self.rows().await? {
             if filter.matches(&self.load_header(&row).await?) {
                 found.push(PlanView::of(&row));
             }
@@ -64,31 +64,33 @@ impl Service {
     }
 
     /// Reads the parts that filters compare from a plan's stored document.
-    async fn load_header(&self, row: &plans::PlanRow) -> Result<PlanHeader, Error> {
+    async fn load_header(self, row: &plans::PlanRow) -> Result<PlanHeader, Error> {
         let missing = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
-        let document =
-            payloads::by_position(self.tenant, row.position).first(&self.db).await?.ok_or_else(missing)?;
+        let document = payloads::by_position(self.0.tenant, row.position)
+            .first(&self.0.db)
+            .await?
+            .ok_or_else(missing)?;
         serde_json::from_slice(&document.body).map_err(|_| missing())
     }
 
     /// A plan by name or id, in the given version or else its newest.
-    pub async fn plan_version(
-        &self,
+    pub async fn version(
+        self,
         name_or_id: &str,
         version: Option<u64>,
     ) -> Result<(PlanView, Arc<Plan>), Error> {
-        let newest = self.plan_row(name_or_id).await?;
+        let newest = self.row(name_or_id).await?;
         let row = match version.filter(|version| *version != newest.version) {
             None => newest,
             Some(version) => {
-                let found = plans::by_version(self.tenant, &newest.id, version).first(&self.db).await?;
+                let found = plans::by_version(self.0.tenant, &newest.id, version).first(&self.0.db).await?;
                 match found {
                     Some(row) => row,
                     None => return Err(no_such_version(&newest, version)),
                 }
             }
         };
-        Ok((PlanView::of(&row), self.plan_at(row.position).await?))
+        Ok((PlanView::of(&row), self.at(row.position).await?))
     }
 }
 

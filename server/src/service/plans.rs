@@ -48,9 +48,13 @@ pub struct SavedPlan {
     pub plan: Arc<Plan>,
 }
 
-impl Service {
+/// Saved plans and their versions: checking, saving, finding and deleting them.
+#[derive(Clone, Copy, Debug)]
+pub struct Plans<'a>(pub(super) &'a Service);
+
+impl Plans<'_> {
     /// Checks a plan document, also against its live tools unless `offline`. Lists tools and calls none.
-    pub async fn check(&self, text: &str, offline: bool) -> CheckedPlan {
+    pub async fn check(self, text: &str, offline: bool) -> CheckedPlan {
         let (plan, errors) = Plan::parse_draft(text);
         let plan = match plan {
             Some(plan) if errors.is_empty() => Arc::new(plan),
@@ -59,7 +63,7 @@ impl Service {
                 if let Some(draft) = draft {
                     findings.extend(self.check_draft(&draft, offline).await);
                 }
-                self.redact_findings(&mut findings);
+                self.0.redact_findings(&mut findings);
                 return CheckedPlan { plan: None, check: PlanCheck::from_errors(findings), tools: None };
             }
         };
@@ -70,46 +74,46 @@ impl Service {
             (Some(tools), unavailable)
         };
         let no_tools = DescribedTools::default();
-        let terms = tools.as_ref().unwrap_or(&no_tools).tool_policies(self, &plan);
+        let terms = tools.as_ref().unwrap_or(&no_tools).tool_policies(self.0, &plan);
         let mut check = analysis::check_plan(&plan, &terms);
         check.findings.extend(analysis::check_names(&plan));
         check.findings.extend(unavailable);
         if let Some(tools) = &tools {
             check.findings.extend(self.check_against_tools(&plan, tools, &terms));
         }
-        check.findings.extend(self.secret_in_plan(&plan.document));
-        self.redact_findings(&mut check.findings);
+        check.findings.extend(self.0.secret_in_plan(&plan.document));
+        self.0.redact_findings(&mut check.findings);
         add_step_ids(&mut check.findings, |number| Some(plan.steps.get(number)?.id.to_string()));
         check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
         CheckedPlan { plan: Some(plan), check, tools }
     }
 
     /// Findings about an invalid document beyond its own errors, so that one check reports everything.
-    async fn check_draft(&self, draft: &Plan, offline: bool) -> Vec<Finding> {
+    async fn check_draft(self, draft: &Plan, offline: bool) -> Vec<Finding> {
         let (tools, unavailable) =
             if offline { Default::default() } else { self.describe_tools(draft).await };
-        let terms = tools.tool_policies(self, draft);
+        let terms = tools.tool_policies(self.0, draft);
         let mut findings = analysis::check_draft(draft, &terms);
         findings.extend(unavailable);
         if !offline {
             findings.extend(self.check_against_tools(draft, &tools, &terms));
         }
-        findings.extend(self.secret_in_plan(&draft.document));
+        findings.extend(self.0.secret_in_plan(&draft.document));
         add_step_ids(&mut findings, |number| Some(draft.steps.get(number)?.id.to_string()));
         findings
     }
 
     /// Checks a plan and saves it as the newest version of its name. Refused if the check finds an error.
-    pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<SavedPlan, Error> {
-        let repeated = self.previous_result(caller).await?;
-        let (request, check) = self.prepare_plan(text, offline || repeated.is_some()).await?;
-        self.submit_plan(caller, request, check).await
+    pub async fn save(self, caller: &Caller, text: &str, offline: bool) -> Result<SavedPlan, Error> {
+        let repeated = self.0.previous_result(caller).await?;
+        let (request, check) = self.prepare(text, offline || repeated.is_some()).await?;
+        self.save_prepared(caller, request, check).await
     }
 
     /// Checks a plan document and builds the ledger's request to save it. Refused if the check finds an
     /// error.
-    pub(super) async fn prepare_plan(
-        &self,
+    pub(super) async fn prepare(
+        self,
         text: &str,
         offline: bool,
     ) -> Result<(SavePlanRequest, PlanCheck), Error> {
@@ -120,22 +124,22 @@ impl Service {
         let request = SavePlanRequest {
             plan,
             new_id: PlanId::new(random::id()),
-            placement: SaveOptions { project: Some(self.project().to_owned()), ..SaveOptions::default() },
+            placement: SaveOptions { project: Some(self.0.project().to_owned()), ..SaveOptions::default() },
             pins: tools.as_ref().map(DescribedTools::pins),
-            tools: tools.map(|tools| tools.tool_rows(self)).unwrap_or_default(),
+            tools: tools.map(|tools| tools.tool_rows(self.0)).unwrap_or_default(),
         };
         Ok((request, check))
     }
 
     /// Submits a checked plan to the ledger, and adds its new steps to the tasks that were split by it.
-    pub(super) async fn submit_plan(
-        &self,
+    pub(super) async fn save_prepared(
+        self,
         caller: &Caller,
         request: SavePlanRequest,
         check: PlanCheck,
     ) -> Result<SavedPlan, Error> {
         let plan = request.plan.clone();
-        let (reference, plan, fresh) = match self.submit(caller, request).await? {
+        let (reference, plan, fresh) = match self.0.submit(caller, request).await? {
             KeyedReply::First(saved) => (saved.plan, plan, saved.is_new),
             KeyedReply::Repeated(result) => {
                 let (reference, plan) = self.load_previous_save(&result).await?;
@@ -143,7 +147,7 @@ impl Service {
             }
         };
         if reference.version > 1 {
-            self.add_new_steps_as_subtasks(caller, &reference, &plan).await?;
+            self.0.add_new_steps_as_subtasks(caller, &reference, &plan).await?;
         }
         let PlanRef { id, name, version, digest } = reference.clone();
         Ok(SavedPlan {
@@ -159,38 +163,38 @@ impl Service {
     }
 
     /// Loads the plan that a request key stored as its result, written `id@version`.
-    async fn load_previous_save(&self, result: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+    async fn load_previous_save(self, result: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
         let corrupt =
             || Error::new("corrupt", format!("a key gave the plan `{result}`"), "run `actbook verify`");
         let parsed = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
         let (id, version): (&str, u32) = parsed.ok_or_else(corrupt)?;
-        let row = plans::by_version(self.tenant, id, u64::from(version)).first(&self.db).await?;
+        let row = plans::by_version(self.0.tenant, id, u64::from(version)).first(&self.0.db).await?;
         let row = row.ok_or_else(corrupt)?;
-        let plan = self.plan_at(row.position).await?;
+        let plan = self.at(row.position).await?;
         Ok((PlanRef { id: PlanId::new(id), name: row.name, version, digest: plan.digest }, plan))
     }
 
     /// Views of the newest version of each visible plan, by name.
-    pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
-        Ok(self.plan_rows().await?.iter().map(PlanView::of).collect())
+    pub async fn list(self) -> Result<Vec<PlanView>, Error> {
+        Ok(self.rows().await?.iter().map(PlanView::of).collect())
     }
 
     /// Rows of the newest version of each visible plan, by name.
-    pub(super) async fn plan_rows(&self) -> Result<Vec<plans::PlanRow>, Error> {
-        Ok(plans::list(self.tenant, self.boundary(), PLANS_LISTED_MAX).all(&self.db).await?)
+    pub(super) async fn rows(self) -> Result<Vec<plans::PlanRow>, Error> {
+        Ok(plans::list(self.0.tenant, self.0.boundary(), PLANS_LISTED_MAX).all(&self.0.db).await?)
     }
 
     /// The newest version of a plan, by name, id or a unique prefix of the id.
-    pub async fn plan(&self, name_or_id: &str) -> Result<(PlanView, Arc<Plan>), Error> {
-        let row = self.plan_row(name_or_id).await?;
-        Ok((PlanView::of(&row), self.plan_at(row.position).await?))
+    pub async fn get(self, name_or_id: &str) -> Result<(PlanView, Arc<Plan>), Error> {
+        let row = self.row(name_or_id).await?;
+        Ok((PlanView::of(&row), self.at(row.position).await?))
     }
 
     /// Loads the plan whose document was saved at this position.
-    pub(super) async fn plan_at(&self, position: u64) -> Result<Arc<Plan>, Error> {
+    pub(super) async fn at(self, position: u64) -> Result<Arc<Plan>, Error> {
         let missing = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
         let document =
-            payloads::by_position(self.tenant, position).first(&self.db).await?.ok_or_else(missing)?;
+            payloads::by_position(self.0.tenant, position).first(&self.0.db).await?.ok_or_else(missing)?;
         let text = String::from_utf8(document.body).map_err(|_| missing())?;
         let plan =
             Plan::parse(&text).map_err(|findings| Error::from_findings("the stored plan", findings))?;
@@ -198,8 +202,8 @@ impl Service {
     }
 
     /// A saved plan in its newest version, and the reference with which it is started.
-    pub async fn saved_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
-        let (view, plan) = self.plan(name_or_id).await?;
+    pub async fn load(self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+        let (view, plan) = self.get(name_or_id).await?;
         let version = u32::try_from(view.version).map_err(|error| {
             Error::new("corrupt", format!("version {}: {error}", view.version), "run `actbook rebuild`")
         })?;
@@ -209,19 +213,22 @@ impl Service {
 
     /// Like `saved_plan`, checked again because its tools may have changed. Refused if the check finds an
     /// error.
-    pub async fn load_and_check_plan(
-        &self,
-        name_or_id: &str,
-    ) -> Result<(PlanRef, Arc<Plan>, PlanCheck), Error> {
-        let (reference, plan) = self.saved_plan(name_or_id).await?;
+    pub async fn load_and_check(self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>, PlanCheck), Error> {
+        let (reference, plan) = self.load(name_or_id).await?;
         let check = self.check_saved(&plan).await?;
         Ok((reference, plan, check))
     }
 
     /// The row of a plan's newest version, by name, id or a unique prefix of the id.
-    pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::PlanRow, Error> {
-        match plans::find_by_name_or_id(&self.db, self.tenant, self.boundary(), self.project(), name_or_id)
-            .await?
+    pub(super) async fn row(self, name_or_id: &str) -> Result<plans::PlanRow, Error> {
+        match plans::find_by_name_or_id(
+            &self.0.db,
+            self.0.tenant,
+            self.0.boundary(),
+            self.0.project(),
+            name_or_id,
+        )
+        .await?
         {
             store::PrefixMatch::One(row) => Ok(row),
             store::PrefixMatch::Several => {
@@ -233,8 +240,8 @@ impl Service {
     }
 
     /// The refusal of an unknown plan, with the nearest name.
-    async fn no_such_plan(&self, name: &str) -> Result<Error, Error> {
-        let known = self.plan_rows().await?;
+    async fn no_such_plan(self, name: &str) -> Result<Error, Error> {
+        let known = self.rows().await?;
         let near = analysis::nearest(name, known.iter().map(|row| row.name.as_str()));
         let cure = match near {
             Some(near) => format!("did you mean `{near}`?"),
@@ -244,10 +251,10 @@ impl Service {
     }
 
     /// Deletes a plan by name or id; its executions stay.
-    pub async fn delete_plan(&self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
-        let row = self.plan_row(name_or_id).await?;
-        self.require_own_project(row.project.as_deref(), "plan")?;
-        self.submit(caller, DeletePlanRequest { id: PlanId::new(row.id.as_str()) }).await?;
+    pub async fn delete(self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
+        let row = self.row(name_or_id).await?;
+        self.0.require_own_project(row.project.as_deref(), "plan")?;
+        self.0.submit(caller, DeletePlanRequest { id: PlanId::new(row.id.as_str()) }).await?;
         Ok(PlanView::of(&row))
     }
 }

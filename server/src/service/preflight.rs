@@ -9,6 +9,7 @@ use actbook_engine::plan::{Finding, Plan};
 use actbook_engine::tool_policy::ToolPolicies;
 
 use super::Service;
+use super::plans::Plans;
 use super::plans::named_tools;
 use super::tools::catalog_error_code;
 use crate::config::UnknownWord;
@@ -40,14 +41,14 @@ impl DescribedTools {
     }
 }
 
-impl Service {
+impl Plans<'_> {
     /// The descriptions of a plan's tools, and findings about those that are missing or cannot be called.
-    pub(super) async fn describe_tools(&self, plan: &Plan) -> (DescribedTools, Vec<Finding>) {
+    pub(super) async fn describe_tools(self, plan: &Plan) -> (DescribedTools, Vec<Finding>) {
         let named = named_tools(plan);
         let names: BTreeSet<String> = named.iter().map(|(_, tool)| (*tool).to_owned()).collect();
         let mut tools = DescribedTools::default();
         let mut errors = BTreeMap::new();
-        for (name, described) in self.tools.describe_all(&names).await {
+        for (name, described) in self.0.tools.describe_all(&names).await {
             match described {
                 Ok(info) => drop(tools.0.insert(name, info)),
                 Err(error) => drop(errors.insert(name, error)),
@@ -70,11 +71,11 @@ impl Service {
 
     /// Findings about tools that the config names and the server does not have: a typo must not silently drop
     /// the operator's policy.
-    async fn check_configured_tool_names(&self, names: &BTreeSet<String>) -> Vec<Finding> {
+    async fn check_configured_tool_names(self, names: &BTreeSet<String>) -> Vec<Finding> {
         let servers: BTreeSet<&str> = names.iter().filter_map(|name| Some(name.split_once('/')?.0)).collect();
         let mut findings = Vec::new();
         for server in servers {
-            for (tool, meant) in self.unknown_configured_tools(server).await {
+            for (tool, meant) in self.0.unknown_configured_tools(server).await {
                 let path = format!("config: servers.{server}.tools.{tool}");
                 let message = format!("the server `{server}` has no tool `{tool}`");
                 let cure = meant.map_or_else(
@@ -88,8 +89,8 @@ impl Service {
     }
 
     /// Warnings about keys of the config that have no effect.
-    fn unknown_config_words(&self) -> impl Iterator<Item = Finding> {
-        self.tools.unknown_config_words().iter().map(|word| {
+    fn unknown_config_words(self) -> impl Iterator<Item = Finding> {
+        self.0.tools.unknown_config_words().iter().map(|word| {
             let path = format!("config: {}", word.path);
             Finding::warning("unknown_config_word", path, UnknownWord::MESSAGE, word.cure())
         })
@@ -97,21 +98,21 @@ impl Service {
 
     /// The cure for a tool that cannot be described: the nearest name, of its own server if that is known,
     /// else of any.
-    pub(super) async fn unknown_tool_cure(&self, tool: &str, error: &CatalogError) -> String {
+    pub(super) async fn unknown_tool_cure(self, tool: &str, error: &CatalogError) -> String {
         let meant = match error {
             CatalogError::Unreachable { .. } => return "`actbook doctor` looks at every server".to_owned(),
             CatalogError::Untrusted(_) => {
-                return self.untrusted_config().map(|error| error.cure).unwrap_or_default();
+                return self.0.untrusted_config().map(|error| error.cure).unwrap_or_default();
             }
             CatalogError::UnknownTool { server, .. } => {
-                let listed = self.tools.list_server(server).await;
+                let listed = self.0.tools.list_server(server).await;
                 nearest(tool, listed.tools.iter().map(|tool| tool.name.as_str())).map(str::to_owned)
             }
-            CatalogError::UnknownServer(_) if self.tools.is_disabled(tool) => {
+            CatalogError::UnknownServer(_) if self.0.tools.is_disabled(tool) => {
                 return "remove `disabled: true` from it, or use another server".to_owned();
             }
             CatalogError::BadName(_) | CatalogError::UnknownServer(_) => {
-                let listed = self.tools.list_servers().await;
+                let listed = self.0.tools.list_servers().await;
                 let names = listed.iter().flat_map(|server| &server.tools).map(|tool| tool.name.as_str());
                 nearest(tool, names).map(str::to_owned)
             }
@@ -124,9 +125,9 @@ impl Service {
 
     /// Findings about tools whose command or request in the config needs an environment variable that is not
     /// set.
-    fn check_variables(&self, plan: &Plan) -> Vec<Finding> {
+    fn check_variables(self, plan: &Plan) -> Vec<Finding> {
         let finding = |(path, tool): (String, &str)| {
-            let unset = self.tools.unset_variables(tool);
+            let unset = self.0.tools.unset_variables(tool);
             let message = format!("`{tool}` needs {}, which the environment does not set", unset.join(", "));
             let cure = "set it where Actbook is started, or give it a default: ${env:NAME:-default}";
             (!unset.is_empty()).then(|| Finding::error("unset_variable", path, message, cure))
@@ -136,7 +137,7 @@ impl Service {
 
     /// Findings from checking a plan's arguments and references against the descriptions of its tools.
     pub(super) fn check_against_tools(
-        &self,
+        self,
         plan: &Plan,
         tools: &DescribedTools,
         terms: &ToolPolicies,

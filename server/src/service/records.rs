@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::Service;
 use super::executions::FoundExecution;
+use super::plans::Plans;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{DriveState, RecordActionRequest};
@@ -151,10 +152,12 @@ impl Service {
         let request = RecordActionRequest { facts, status: action.status, project, salt };
         self.submit_recorded(caller, request).await
     }
+}
 
+impl Plans<'_> {
     /// Refuses a plan with steps that Actbook would call: in record mode the agent performs every step
     /// itself.
-    pub fn check_recordable(&self, plan: &Plan) -> Result<(), Error> {
+    pub fn check_recordable(self, plan: &Plan) -> Result<(), Error> {
         let steps = plan.steps.iter().enumerate().filter(|(_, step)| !step.is_agent_step());
         let findings: Vec<Finding> = steps
             .map(|(index, step)| {
@@ -169,7 +172,9 @@ impl Service {
             Err(Error::from_findings("the plan is not one that an agent records", findings))
         }
     }
+}
 
+impl Service {
     /// Gives a command and waits until the driver has acted on it, so that the caller sees what is due next.
     /// If the step is not due yet (`not_awaited`), waits for the driver once and tries again: a report may
     /// arrive before the driver has made its step due.

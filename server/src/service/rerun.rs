@@ -8,6 +8,7 @@ use actbook_engine::plan::Plan;
 use serde_json::{Map, Value};
 
 use super::Service;
+use super::plans::Plans;
 use super::plans::check_refusal;
 use crate::error::Error;
 use crate::store::payloads;
@@ -55,10 +56,12 @@ impl Service {
         let (reference, plan) = (execution.plan_ref.clone(), execution.plan.clone());
         Ok(ExecutedPlan { reference, plan, inputs, left_out })
     }
+}
 
+impl Plans<'_> {
     /// Checks a saved plan again, because its tools may have changed. Findings that refuse only new versions
     /// are warnings here. Refused if an error remains.
-    pub async fn check_saved(&self, plan: &Plan) -> Result<PlanCheck, Error> {
+    pub async fn check_saved(self, plan: &Plan) -> Result<PlanCheck, Error> {
         let check = self.check(&plan.document, false).await.check.for_saved_plan();
         if check.ok { Ok(check) } else { Err(check_refusal(check)) }
     }

@@ -122,7 +122,7 @@ impl Service {
     /// Adds a subtask for each step of a saved plan that has none yet; returns all subtasks.
     pub async fn split_task(&self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
         let row = self.task_row(id).await?.ok_or_else(|| no_such_task(id))?;
-        let (reference, plan) = self.saved_plan(plan).await?;
+        let (reference, plan) = self.plans().load(plan).await?;
         self.add_subtasks(caller, &(row.project, row.id), &reference, &plan).await?;
         self.subtasks(id).await
     }
@@ -272,7 +272,7 @@ impl Service {
             .await?;
         // A plan may serve several tasks; each of its executions runs for one of them.
         let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
-        let planned = match self.saved_plan(plan).await {
+        let planned = match self.plans().load(plan).await {
             Ok((_, plan)) => Some(plan),
             Err(error) if error.code == "no_such_plan" => None,
             Err(error) => return Err(error),

@@ -106,7 +106,7 @@ impl Service {
     pub async fn templates(&self) -> Result<Vec<TemplateView>, Error> {
         let mut views = Vec::new();
         for row in plans::list_templates(self.tenant, self.boundary(), LISTED_MAX).all(&self.db).await? {
-            let plan = self.plan_at(row.plan.position).await?;
+            let plan = self.plans().at(row.plan.position).await?;
             views.push(template_view(&FoundTemplate { plan, row: Some(row), text: None }));
         }
         let visible =
@@ -146,7 +146,7 @@ impl Service {
     async fn find_template(&self, name: &str) -> Result<FoundTemplate, Error> {
         let named = plans::template_by_name(self.tenant, self.boundary(), self.project(), name);
         if let Some(row) = named.first(&self.db).await? {
-            let plan = self.plan_at(row.plan.position).await?;
+            let plan = self.plans().at(row.plan.position).await?;
             return Ok(FoundTemplate { plan, row: Some(row), text: None });
         }
         match shipped_templates().iter().find(|one| one.name == name) {
@@ -231,10 +231,10 @@ impl Service {
     ) -> Result<SavedPlan, Error> {
         self.require_may_share(caller, everywhere)?;
         self.tools.redact(&mut document);
-        let (mut request, check) = self.prepare_plan(&document.to_string(), true).await?;
+        let (mut request, check) = self.plans().prepare(&document.to_string(), true).await?;
         request.placement.template = true;
         request.placement.everywhere = everywhere;
-        self.submit_plan(caller, request, check).await
+        self.plans().save_prepared(caller, request, check).await
     }
 
     /// Whether a value holds a known secret.
@@ -261,7 +261,7 @@ impl Service {
         let made = PlanFromTemplate { name, task: used.task.as_deref(), inputs: &used.inputs };
         let refused = |findings| Error::from_findings("the inputs are refused", findings);
         let document = template::plan_from_template(&plan, made).map_err(refused)?;
-        let saved = self.save_plan(caller, &document.to_string(), used.offline).await;
+        let saved = self.plans().save(caller, &document.to_string(), used.offline).await;
         saved.map_err(|error| if row.is_none() { with_demo_tools_hint(error) } else { error })
     }
 

@@ -102,7 +102,7 @@ impl Service {
 
     /// The refusal of a tool that cannot be described.
     async fn no_such_tool(&self, name: &str, error: &CatalogError) -> Error {
-        let mut cure = self.unknown_tool_cure(name, error).await;
+        let mut cure = self.plans().unknown_tool_cure(name, error).await;
         self.tools.redact_text(&mut cure);
         Error::new(catalog_error_code(error), error.to_string(), cure)
     }

@@ -207,13 +207,13 @@ async fn resolve_plan(
     let service = endpoint.service();
     match (&input.plan_id, &input.plan) {
         (Some(name), None) => {
-            let (reference, plan, _) = service.load_and_check_plan(name).await?;
+            let (reference, plan, _) = service.plans().load_and_check(name).await?;
             Ok((reference, plan, None))
         }
         (None, Some(document)) => {
             document.require_document()?;
             let saver = request.caller.clone().with_key(None);
-            let saved = service.save_plan(&saver, &document.text(), false).await?;
+            let saved = service.plans().save(&saver, &document.text(), false).await?;
             Ok((saved.reference, saved.plan, Some(saved.check)))
         }
         (Some(_), Some(_)) => Err(super::plans::both_given_error("execute_plan")),

@@ -96,13 +96,13 @@ impl AgentTool for PlanInput {
         let service = endpoint.service();
         let plan_id = || self.plan_id.as_deref().expect("the call variant requires it");
         match self.action {
-            PlanAction::List => Ok(plan_list_answer(endpoint.profile(), &service.plans().await?)),
+            PlanAction::List => Ok(plan_list_answer(endpoint.profile(), &service.plans().list().await?)),
             PlanAction::Show => {
-                let (view, plan) = service.plan(plan_id()).await?;
+                let (view, plan) = service.plans().get(plan_id()).await?;
                 plan_document_answer(endpoint.profile(), &view, &plan.document, self.offset.unwrap_or(0))
             }
             PlanAction::Delete => {
-                let deleted = service.delete_plan(&request.caller, plan_id()).await?;
+                let deleted = service.plans().delete(&request.caller, plan_id()).await?;
                 let text = AnswerText::new(format!(
                     "Deleted plan {}; its executions stay.",
                     quote::name(&deleted.name)
@@ -253,7 +253,7 @@ async fn save_template(
             service.save_template_from_execution(&request.caller, execution, name, everywhere).await
         }
         (None, Some(plan)) => {
-            let (_, plan) = service.plan(plan).await?;
+            let (_, plan) = service.plans().get(plan).await?;
             service.save_template(&request.caller, &plan, input.name.as_deref(), everywhere).await
         }
         (Some(_), Some(_)) | (None, None) => {

@@ -100,9 +100,9 @@ impl AgentTool for SavePlanInput {
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let text = self.plan.text();
         if self.dry_run == Some(true) {
-            return Ok(dry_run_answer(endpoint.service().check(&text, false).await.check));
+            return Ok(dry_run_answer(endpoint.service().plans().check(&text, false).await.check));
         }
-        let mut saved = endpoint.service().save_plan(&request.caller, &text, false).await?;
+        let mut saved = endpoint.service().plans().save(&request.caller, &text, false).await?;
         saved.check.findings = cures::findings_for_agent(saved.check.findings);
         let arguments = json!({ "plan_id": saved.plan_id, "wait_s": WAIT_S_SUGGESTED });
         let next = vec![Suggestion::tool_call("execute_plan", arguments, "")];

@@ -98,10 +98,10 @@ impl AgentTool for RecordPlanInput {
     /// Err: the plan has a step that Actbook would call itself.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let text = self.plan.text();
-        if let Some(plan) = endpoint.service().check(&text, true).await.plan {
-            endpoint.service().check_recordable(&plan)?;
+        if let Some(plan) = endpoint.service().plans().check(&text, true).await.plan {
+            endpoint.service().plans().check_recordable(&plan)?;
         }
-        let saved = endpoint.service().save_plan(&request.caller, &text, false).await?;
+        let saved = endpoint.service().plans().save(&request.caller, &text, false).await?;
         let next =
             vec![Suggestion::tool_call("record_execution_start", json!({ "plan_id": saved.plan_id }), "")];
         let verb = if saved.fresh { "Recorded" } else { "It was recorded already:" };
@@ -128,7 +128,7 @@ impl AgentTool for RecordExecutionStartInput {
             Some(started) => started.id,
             None => {
                 let (reference, plan) = resolve_plan(endpoint, request, &self).await?;
-                service.check_recordable(&plan)?;
+                service.plans().check_recordable(&plan)?;
                 let inputs = self.inputs.map(Value::Object);
                 let started = service.start(&request.caller, reference, plan, inputs, true).await?;
                 if started.fresh {
@@ -223,10 +223,10 @@ async fn resolve_plan(
     input: &RecordExecutionStartInput,
 ) -> Result<(PlanRef, Arc<Plan>), Error> {
     match (&input.plan_id, &input.plan) {
-        (Some(name), None) => endpoint.service().saved_plan(name).await,
+        (Some(name), None) => endpoint.service().plans().load(name).await,
         (None, Some(document)) => {
             let saver = request.caller.clone().with_key(None);
-            let saved = endpoint.service().save_plan(&saver, &document.text(), false).await?;
+            let saved = endpoint.service().plans().save(&saver, &document.text(), false).await?;
             Ok((saved.reference, saved.plan))
         }
         (Some(_), Some(_)) => Err(both_given_error("record_execution_start")),

@@ -54,11 +54,11 @@ impl Service {
         drive: bool,
     ) -> Result<TaskPlanRequest, Error> {
         let plan = match &rule.source {
-            PlanSource::Plan(name) => self.saved_plan(name).await?.1,
+            PlanSource::Plan(name) => self.plans().load(name).await?.1,
             PlanSource::Template(name) => self.template_plan(name).await?,
         };
         let document = plan_document_for_task(&plan, given)?;
-        let (save, _) = self.prepare_plan(&document, !rule.start).await?;
+        let (save, _) = self.plans().prepare(&document, !rule.start).await?;
         let start = if rule.start { Some(self.build_rule_start(&save, drive).await?) } else { None };
         Ok(TaskPlanRequest { save, start })
     }

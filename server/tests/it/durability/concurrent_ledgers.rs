@@ -48,7 +48,7 @@ fn plan_versions_from_two_concurrent_ledgers_have_no_gap() {
             let mut plan = fixture::plan("one name", &[fixture::step("only", "t/ok", "word")]);
             plan["description"] = json!(format!("version {number}"));
             tokio::spawn(async move {
-                fixture.service.save_plan(&fixture.caller, &plan.to_string(), true).await.unwrap().version
+                fixture.service.plans().save(&fixture.caller, &plan.to_string(), true).await.unwrap().version
             })
         });
         let mut versions = Vec::new();

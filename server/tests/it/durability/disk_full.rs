@@ -44,7 +44,7 @@ async fn fill_disk(fixture: &ServiceFixture) -> (u64, actbook::error::Error) {
     let plan = plan.to_string();
     let mut acknowledged = 0;
     for _ in 0..10_000 {
-        let saved = match fixture.service.save_plan(&fixture.caller, &plan, true).await {
+        let saved = match fixture.service.plans().save(&fixture.caller, &plan, true).await {
             Ok(saved) => saved,
             Err(error) => return (acknowledged, error),
         };

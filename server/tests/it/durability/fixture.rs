@@ -40,8 +40,12 @@ impl ServiceFixture {
     }
 
     pub async fn start(&self, plan: &Value, inputs: Option<Value>, drive: bool) -> StartedExecution {
-        let saved =
-            self.service.save_plan(&self.caller, &plan.to_string(), true).await.expect("the plan is valid");
+        let saved = self
+            .service
+            .plans()
+            .save(&self.caller, &plan.to_string(), true)
+            .await
+            .expect("the plan is valid");
         let started = self.service.start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
         started.expect("the execution starts")
     }

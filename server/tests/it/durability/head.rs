@@ -54,7 +54,7 @@ fn head_mismatch_with_the_last_entry_stops_every_append() {
             scratch.execute(sql).await;
             // One process that cached the head before, and one that reads it for the first time.
             for fixture in [&earlier, &call_counting_fixture(&scratch.url, &sent).await] {
-                let saved = fixture.service.save_plan(&fixture.caller, &plan.to_string(), true).await;
+                let saved = fixture.service.plans().save(&fixture.caller, &plan.to_string(), true).await;
                 let claimed = fixture.service.claim(&fixture.caller, &open, false).await;
                 for code in [saved.err().map(|error| error.code), claimed.err().map(|error| error.code)] {
                     assert_eq!(code, Some("corrupt"), "{name}");
@@ -83,9 +83,9 @@ fn first_entry_is_refused_after_a_head_with_a_hash() {
             }
         };
         scratch.execute(&format!("UPDATE head SET {corrupt}")).await;
-        let refused = fixture.service.save_plan(&fixture.caller, &plan, true).await.err().unwrap();
+        let refused = fixture.service.plans().save(&fixture.caller, &plan, true).await.err().unwrap();
         assert_eq!(refused.code, "corrupt");
         scratch.execute(&format!("UPDATE head SET {valid}")).await;
-        fixture.service.save_plan(&fixture.caller, &plan, true).await.unwrap();
+        fixture.service.plans().save(&fixture.caller, &plan, true).await.unwrap();
     });
 }

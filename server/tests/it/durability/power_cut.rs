@@ -56,7 +56,7 @@ pub async fn run_in_helper(url: &str) {
 pub async fn run_with_failing_disk(url: &str) {
     let fixture = ServiceFixture::open(url).await;
     let plan = fixture::plan("tough", &[fixture::step("only", "t/ok", &"x".repeat(1_000))]).to_string();
-    let saved = fixture.service.save_plan(&fixture.caller, &plan, true).await.unwrap();
+    let saved = fixture.service.plans().save(&fixture.caller, &plan, true).await.unwrap();
     for _ in 0..200 {
         let (reference, plan) = (saved.reference.clone(), saved.plan.clone());
         match fixture.service.start(&fixture.caller, reference, plan, None, false).await {

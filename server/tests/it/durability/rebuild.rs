@@ -16,11 +16,11 @@ async fn projection_rows(db: &Db) -> ProjectionRows {
 /// of them with a plan's name.
 async fn write_history(fixture: &ServiceFixture) {
     fixture::write_mixed_history(fixture, "early").await;
-    fixture.service.delete_plan(&fixture.caller, "auto").await.unwrap();
+    fixture.service.plans().delete(&fixture.caller, "auto").await.unwrap();
     fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
-    fixture.service.delete_plan(&fixture.caller, "waits").await.unwrap();
+    fixture.service.plans().delete(&fixture.caller, "waits").await.unwrap();
     fixture::write_mixed_history(fixture, "late").await;
-    let (_, plan) = fixture.service.plan("auto").await.unwrap();
+    let (_, plan) = fixture.service.plans().get("auto").await.unwrap();
     fixture.service.save_template(&fixture.caller, &plan, None, false).await.unwrap();
     fixture.service.save_template(&fixture.caller, &plan, Some("gone"), false).await.unwrap();
     fixture.service.delete_template(&fixture.caller, "gone").await.unwrap();

@@ -36,7 +36,7 @@ impl KeyedLedger {
     async fn open(url: &str) -> Self {
         let plan = fixture::plan("keyed", &[fixture::step("only", "t/ok", "word")]).to_string();
         let fixture = ServiceFixture::open(url).await;
-        let saved = fixture.service.save_plan(&fixture.caller, &plan, true).await.unwrap();
+        let saved = fixture.service.plans().save(&fixture.caller, &plan, true).await.unwrap();
         let db = Db::open(url, DatabaseOptions::default()).await.unwrap();
         Self { ledger: Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap(), saved }
     }

@@ -50,7 +50,7 @@ impl WrittenTables {
 async fn write_history(url: &str) {
     let fixture = ServiceFixture::open(url).await;
     fixture::write_mixed_history(&fixture, "early").await;
-    fixture.service.delete_plan(&fixture.caller, "auto").await.unwrap();
+    fixture.service.plans().delete(&fixture.caller, "auto").await.unwrap();
     let cleaned = fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
     assert_eq!(cleaned.executions, 6);
     fixture::write_mixed_history(&fixture, "late").await;

@@ -23,7 +23,7 @@ async fn fixture_with_rule(url: &str, rule: TaskPlanRule) -> ServiceFixture {
 }
 
 async fn save_plan(service: &Service, fixture: &ServiceFixture, plan: &Value) {
-    service.save_plan(&fixture.caller, &plan.to_string(), true).await.unwrap();
+    service.plans().save(&fixture.caller, &plan.to_string(), true).await.unwrap();
 }
 
 #[test]
@@ -46,11 +46,11 @@ fn task_with_its_plan_and_start_is_atomic() {
         scratch.execute(make).await;
         fixture.service.add_task(&fixture.caller, task("B-1"), false).await.unwrap_err();
         assert_eq!(fixture.service.task("B-1").await.unwrap_err().code, "no_such_task");
-        assert_eq!(fixture.service.plan("fix for B-1").await.unwrap_err().code, "no_such_plan");
+        assert_eq!(fixture.service.plans().get("fix for B-1").await.unwrap_err().code, "no_such_plan");
         scratch.execute(drop).await;
         let added = fixture.service.add_task(&fixture.caller, task("B-1"), false).await.unwrap();
         let (plan, started) = (added.plan.unwrap(), added.started.unwrap());
-        assert_eq!(fixture.service.plan("fix for B-1").await.unwrap().0.id, plan);
+        assert_eq!(fixture.service.plans().get("fix for B-1").await.unwrap().0.id, plan);
         assert_eq!(fixture.service.view(&started).await.unwrap().task.as_deref(), Some("B-1"));
         fixture.assert_verifies().await;
     });

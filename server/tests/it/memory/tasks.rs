@@ -78,7 +78,7 @@ fn subtasks_follow_a_new_plan_version() {
         let (service, caller) = (&fixture.service, &fixture.caller);
         let save = async |ids: &[&str]| {
             let steps: Vec<_> = ids.iter().map(|id| fixture::step(id, "t/ok", "word")).collect();
-            service.save_plan(caller, &fixture::plan("grows", &steps).to_string(), true).await.unwrap();
+            service.plans().save(caller, &fixture::plan("grows", &steps).to_string(), true).await.unwrap();
         };
         let statuses = async || -> Vec<(String, TaskStatus)> {
             let subtasks = service.subtasks("T-1").await.unwrap();
