@@ -92,7 +92,8 @@ pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
 pub use tasks::{AddedTask, TaskHistory, TaskHistoryEvent, TaskSpec, TaskView};
 pub use templates::{
-    InputView, ShippedTemplate, TemplateDetail, TemplateUse, TemplateVersion, TemplateView, shipped_templates,
+    InputView, ShippedTemplate, TemplateDetail, TemplateUse, TemplateVersion, TemplateView, Templates,
+    shipped_templates,
 };
 pub use times::{DayEdge, parse_time};
 pub use tools::ToolCallResult;
@@ -202,6 +203,10 @@ impl Service {
 
     pub fn plans(&self) -> Plans<'_> {
         Plans(self)
+    }
+
+    pub fn templates(&self) -> Templates<'_> {
+        Templates(self)
     }
 
     /// The database's kind and location, without its password.

@@ -25,15 +25,15 @@ pub async fn templates(session: &Session, subcommand: TemplateSubcommand) -> Com
             let plan = plans::load_plan(session, &plan).await?;
             print_saved_template(
                 session,
-                &service.save_template(caller, &plan, name.as_deref(), everywhere).await?,
+                &service.templates().save(caller, &plan, name.as_deref(), everywhere).await?,
             )
         }
         TemplateSubcommand::From { execution, name, everywhere } => print_saved_template(
             session,
-            &service.save_template_from_execution(caller, &execution, &name, everywhere).await?,
+            &service.templates().save_from_execution(caller, &execution, &name, everywhere).await?,
         ),
         TemplateSubcommand::Delete { template } => {
-            let deleted = service.delete_template(caller, &template).await?;
+            let deleted = service.templates().delete(caller, &template).await?;
             if session.output.json {
                 session.output.document(&deleted);
             } else {
@@ -46,7 +46,7 @@ pub async fn templates(session: &Session, subcommand: TemplateSubcommand) -> Com
 }
 
 async fn list(session: &Session) -> CommandResult {
-    let templates = session.service.templates().await?;
+    let templates = session.service.templates().list().await?;
     let output = &session.output;
     if output.json {
         output.document(&templates);
@@ -74,7 +74,7 @@ fn input_names(template: &TemplateView) -> String {
 }
 
 async fn show(session: &Session, name: &str) -> CommandResult {
-    let shown = session.service.template(name).await?;
+    let shown = session.service.templates().get(name).await?;
     let output = &session.output;
     if output.json {
         output.document(&shown);
@@ -121,7 +121,7 @@ fn input_lines(plan: &Plan) -> Vec<String> {
 
 /// Makes a plan from a template and saves it; with `--run` also runs it.
 async fn use_template(session: &Session, args: UseTemplateArgs) -> CommandResult {
-    let template = session.service.template(&args.template).await?;
+    let template = session.service.templates().get(&args.template).await?;
     let given = inputs::given_inputs(&args.input_args, &template.plan)?;
     // With `--run`, secret inputs are not saved as defaults of the plan: only the execution gets them.
     let (secret, saved_as_defaults): (Map<String, Value>, Map<String, Value>) =
@@ -132,7 +132,8 @@ async fn use_template(session: &Session, args: UseTemplateArgs) -> CommandResult
         inputs: saved_as_defaults,
         offline: args.offline && !args.run,
     };
-    let saved = session.service.use_template(&session.caller, &args.template, template_use).await?;
+    let saved =
+        session.service.templates().instantiate(&session.caller, &args.template, template_use).await?;
     if args.run {
         run::print_warnings(session, &saved.check);
         let inputs = (!secret.is_empty() || saved.plan.inputs.is_some()).then_some(Value::Object(secret));

@@ -101,12 +101,17 @@ struct FoundTemplate {
     text: Option<&'static str>,
 }
 
-impl Service {
+/// Templates: plans with inputs that are kept to be used again.
+#[derive(Clone, Copy, Debug)]
+pub struct Templates<'a>(pub(super) &'a Service);
+
+impl Templates<'_> {
     /// All templates: saved ones first, then shipped ones.
-    pub async fn templates(&self) -> Result<Vec<TemplateView>, Error> {
+    pub async fn list(self) -> Result<Vec<TemplateView>, Error> {
         let mut views = Vec::new();
-        for row in plans::list_templates(self.tenant, self.boundary(), LISTED_MAX).all(&self.db).await? {
-            let plan = self.plans().at(row.plan.position).await?;
+        for row in plans::list_templates(self.0.tenant, self.0.boundary(), LISTED_MAX).all(&self.0.db).await?
+        {
+            let plan = self.0.plans().at(row.plan.position).await?;
             views.push(template_view(&FoundTemplate { plan, row: Some(row), text: None }));
         }
         let visible =
@@ -118,11 +123,11 @@ impl Service {
     }
 
     /// Everything about one template, by name.
-    pub async fn template(&self, name: &str) -> Result<TemplateDetail, Error> {
-        let template = self.find_template(name).await?;
+    pub async fn get(self, name: &str) -> Result<TemplateDetail, Error> {
+        let template = self.find(name).await?;
         let history = match &template.row {
             Some(row) => {
-                plans::template_versions(self.tenant, &row.plan.id, VERSIONS_MAX).all(&self.db).await?
+                plans::template_versions(self.0.tenant, &row.plan.id, VERSIONS_MAX).all(&self.0.db).await?
             }
             None => Vec::new(),
         };
@@ -138,15 +143,15 @@ impl Service {
     }
 
     /// The plan of a template, by name.
-    pub(super) async fn template_plan(&self, name: &str) -> Result<Arc<Plan>, Error> {
-        Ok(self.find_template(name).await?.plan)
+    pub(super) async fn plan(self, name: &str) -> Result<Arc<Plan>, Error> {
+        Ok(self.find(name).await?.plan)
     }
 
     /// Finds a template by name: a visible saved one, else a shipped one.
-    async fn find_template(&self, name: &str) -> Result<FoundTemplate, Error> {
-        let named = plans::template_by_name(self.tenant, self.boundary(), self.project(), name);
-        if let Some(row) = named.first(&self.db).await? {
-            let plan = self.plans().at(row.plan.position).await?;
+    async fn find(self, name: &str) -> Result<FoundTemplate, Error> {
+        let named = plans::template_by_name(self.0.tenant, self.0.boundary(), self.0.project(), name);
+        if let Some(row) = named.first(&self.0.db).await? {
+            let plan = self.0.plans().at(row.plan.position).await?;
             return Ok(FoundTemplate { plan, row: Some(row), text: None });
         }
         match shipped_templates().iter().find(|one| one.name == name) {
@@ -156,8 +161,8 @@ impl Service {
     }
 
     /// The refusal of an unknown template, with the nearest name.
-    async fn no_such_template(&self, name: &str) -> Result<Error, Error> {
-        let known = self.templates().await?;
+    async fn no_such_template(self, name: &str) -> Result<Error, Error> {
+        let known = self.list().await?;
         let near = analysis::nearest(name, known.iter().map(|view| view.name.as_str()));
         let cure = match near {
             Some(near) => format!("did you mean `{near}`?"),
@@ -168,27 +173,27 @@ impl Service {
 
     /// Saves a plan as a template, under the plan's name if none is given; visible to all projects if
     /// `everywhere`.
-    pub async fn save_template(
-        &self,
+    pub async fn save(
+        self,
         caller: &Caller,
         plan: &Plan,
         name: Option<&str>,
         everywhere: bool,
     ) -> Result<SavedPlan, Error> {
         let document = template::template_from_plan(plan, name.unwrap_or(&plan.name));
-        self.submit_template(caller, document, everywhere).await
+        self.submit(caller, document, everywhere).await
     }
 
     /// Saves what an execution ran as a template, with its literal values turned into inputs. Refused if the
     /// execution's inputs or corrected arguments were erased.
-    pub async fn save_template_from_execution(
-        &self,
+    pub async fn save_from_execution(
+        self,
         caller: &Caller,
         id: &str,
         name: &str,
         everywhere: bool,
     ) -> Result<SavedPlan, Error> {
-        let execution = self.fold(self.find(id).await?.stream)?;
+        let execution = self.0.fold(self.0.find(id).await?.stream)?;
         let inputs = match execution.inputs {
             Some(kept) => Some(self.template_value(kept).await?),
             None => None,
@@ -198,11 +203,11 @@ impl Service {
         let document = template::template_from_execution(&execution.plan, name, values, &|value| {
             self.holds_secret(value)
         });
-        self.submit_template(caller, document, everywhere).await
+        self.submit(caller, document, everywhere).await
     }
 
     /// By step: the arguments from an answer that replaced the plan's.
-    async fn corrected_arguments(&self, execution: &Execution) -> Result<BTreeMap<StepNo, Value>, Error> {
+    async fn corrected_arguments(self, execution: &Execution) -> Result<BTreeMap<StepNo, Value>, Error> {
         let mut corrected = BTreeMap::new();
         for (no, _) in execution.plan.numbered_steps() {
             if let Some(kept) = execution.step(no).corrected_arguments {
@@ -213,8 +218,8 @@ impl Service {
     }
 
     /// A stored value that a template needs; refused if it was erased.
-    async fn template_value(&self, kept: PayloadRef) -> Result<Value, Error> {
-        let payload = payloads::by_position(self.tenant, kept.position.0).first(&self.db).await?;
+    async fn template_value(self, kept: PayloadRef) -> Result<Value, Error> {
+        let payload = payloads::by_position(self.0.tenant, kept.position.0).first(&self.0.db).await?;
         payload.and_then(|payload| serde_json::from_slice(&payload.body).ok()).ok_or_else(|| {
             let message = "what this execution was given has been erased";
             Error::new("erased", message, "make the template of its plan: `template save`")
@@ -223,36 +228,36 @@ impl Service {
 
     /// Redacts, checks and saves a template. The check is offline: live tools are checked when the template
     /// is used.
-    async fn submit_template(
-        &self,
+    async fn submit(
+        self,
         caller: &Caller,
         mut document: Value,
         everywhere: bool,
     ) -> Result<SavedPlan, Error> {
-        self.require_may_share(caller, everywhere)?;
-        self.tools.redact(&mut document);
-        let (mut request, check) = self.plans().prepare(&document.to_string(), true).await?;
+        self.0.require_may_share(caller, everywhere)?;
+        self.0.tools.redact(&mut document);
+        let (mut request, check) = self.0.plans().prepare(&document.to_string(), true).await?;
         request.placement.template = true;
         request.placement.everywhere = everywhere;
-        self.plans().save_prepared(caller, request, check).await
+        self.0.plans().save_prepared(caller, request, check).await
     }
 
     /// Whether a value holds a known secret.
-    fn holds_secret(&self, value: &Value) -> bool {
+    fn holds_secret(self, value: &Value) -> bool {
         let mut redacted = value.clone();
-        self.tools.redact(&mut redacted);
+        self.0.tools.redact(&mut redacted);
         redacted != *value
     }
 
     /// Makes a plan from a template and saves it. Refused if an input holds a known secret, which would be
     /// stored.
-    pub async fn use_template(
-        &self,
+    pub async fn instantiate(
+        self,
         caller: &Caller,
         template: &str,
         used: TemplateUse,
     ) -> Result<SavedPlan, Error> {
-        let FoundTemplate { plan, row, .. } = self.find_template(template).await?;
+        let FoundTemplate { plan, row, .. } = self.find(template).await?;
         if let Some((name, _)) = used.inputs.iter().find(|(_, value)| self.holds_secret(value)) {
             let message = format!("`{name}` holds a secret, and what is given here is kept");
             return Err(Error::new("secret_input", message, "give it when the plan runs"));
@@ -261,19 +266,19 @@ impl Service {
         let made = PlanFromTemplate { name, task: used.task.as_deref(), inputs: &used.inputs };
         let refused = |findings| Error::from_findings("the inputs are refused", findings);
         let document = template::plan_from_template(&plan, made).map_err(refused)?;
-        let saved = self.plans().save(caller, &document.to_string(), used.offline).await;
+        let saved = self.0.plans().save(caller, &document.to_string(), used.offline).await;
         saved.map_err(|error| if row.is_none() { with_demo_tools_hint(error) } else { error })
     }
 
     /// Deletes a saved template by name; shipped ones are refused.
-    pub async fn delete_template(&self, caller: &Caller, name: &str) -> Result<TemplateView, Error> {
-        let template = self.find_template(name).await?;
+    pub async fn delete(self, caller: &Caller, name: &str) -> Result<TemplateView, Error> {
+        let template = self.find(name).await?;
         let Some(row) = &template.row else {
             let message = format!("the template `{name}` comes with Actbook");
             return Err(Error::new("shipped", message, "only templates that were made can be deleted"));
         };
-        self.require_own_project(row.plan.project.as_deref(), "template")?;
-        self.submit(caller, DeletePlanRequest { id: PlanId::new(row.plan.id.as_str()) }).await?;
+        self.0.require_own_project(row.plan.project.as_deref(), "template")?;
+        self.0.submit(caller, DeletePlanRequest { id: PlanId::new(row.plan.id.as_str()) }).await?;
         Ok(template_view(&template))
     }
 }

@@ -143,9 +143,9 @@ impl AgentTool for TemplateInput {
         let service = endpoint.service();
         let name = || self.name.as_deref().expect("the call variant requires it");
         match self.action {
-            TemplateAction::List => Ok(template_list_answer(&service.templates().await?)),
+            TemplateAction::List => Ok(template_list_answer(&service.templates().list().await?)),
             TemplateAction::Show => {
-                let shown = service.template(name()).await?;
+                let shown = service.templates().get(name()).await?;
                 let document = shown.text.map_or_else(|| shown.document.to_string(), str::to_owned);
                 let mut text = AnswerText::new(format!("Template {}:", quote::name(&shown.view.name)));
                 text.push_quoted_block(&document, DOCUMENT_CHARS_MAX);
@@ -156,7 +156,7 @@ impl AgentTool for TemplateInput {
                 let template = name().to_owned();
                 let (inputs, offline) = (self.inputs.unwrap_or_default(), false);
                 let used = TemplateUse { name: self.r#as, task: self.task, inputs, offline };
-                let saved = service.use_template(&request.caller, &template, used).await?;
+                let saved = service.templates().instantiate(&request.caller, &template, used).await?;
                 Ok(super::plans::plan_saved_answer(
                     "Saved",
                     &saved,
@@ -165,7 +165,7 @@ impl AgentTool for TemplateInput {
             }
             TemplateAction::Save => template_saved_answer(&save_template(endpoint, request, &self).await?),
             TemplateAction::Delete => {
-                let deleted = service.delete_template(&request.caller, name()).await?;
+                let deleted = service.templates().delete(&request.caller, name()).await?;
                 let text = AnswerText::new(format!("Deleted template {}.", quote::name(&deleted.name)));
                 let next = Suggestion::tool_call("template", json!({ "action": "list" }), "shows the others");
                 Ok(answer_with_suggestion(json!({}), text, next))
@@ -250,11 +250,11 @@ async fn save_template(
                 let message = "template with action \"save\" and `execution_id` needs `name`";
                 Error::new("missing_argument", message, "give the name that the template is to have")
             })?;
-            service.save_template_from_execution(&request.caller, execution, name, everywhere).await
+            service.templates().save_from_execution(&request.caller, execution, name, everywhere).await
         }
         (None, Some(plan)) => {
             let (_, plan) = service.plans().get(plan).await?;
-            service.save_template(&request.caller, &plan, input.name.as_deref(), everywhere).await
+            service.templates().save(&request.caller, &plan, input.name.as_deref(), everywhere).await
         }
         (Some(_), Some(_)) | (None, None) => {
             let message = "template with action \"save\" needs either `execution_id` or `plan_id`";

@@ -55,7 +55,7 @@ impl Service {
     ) -> Result<TaskPlanRequest, Error> {
         let plan = match &rule.source {
             PlanSource::Plan(name) => self.plans().load(name).await?.1,
-            PlanSource::Template(name) => self.template_plan(name).await?,
+            PlanSource::Template(name) => self.templates().plan(name).await?,
         };
         let document = plan_document_for_task(&plan, given)?;
         let (save, _) = self.plans().prepare(&document, !rule.start).await?;

@@ -21,9 +21,9 @@ async fn write_history(fixture: &ServiceFixture) {
     fixture.service.plans().delete(&fixture.caller, "waits").await.unwrap();
     fixture::write_mixed_history(fixture, "late").await;
     let (_, plan) = fixture.service.plans().get("auto").await.unwrap();
-    fixture.service.save_template(&fixture.caller, &plan, None, false).await.unwrap();
-    fixture.service.save_template(&fixture.caller, &plan, Some("gone"), false).await.unwrap();
-    fixture.service.delete_template(&fixture.caller, "gone").await.unwrap();
+    fixture.service.templates().save(&fixture.caller, &plan, None, false).await.unwrap();
+    fixture.service.templates().save(&fixture.caller, &plan, Some("gone"), false).await.unwrap();
+    fixture.service.templates().delete(&fixture.caller, "gone").await.unwrap();
 }
 
 #[test]
