@@ -68,7 +68,7 @@ pub use agenda::{Agenda, AgendaItem};
 pub use background::{BackgroundDriver, ContinueResult};
 pub use claims::{AgentSession, CLAIM_DURATION};
 pub use context::{
-    NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView,
+    NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView, Notes,
 };
 pub use entries::JournalFilter;
 pub use executions::{
@@ -207,6 +207,10 @@ impl Service {
 
     pub fn templates(&self) -> Templates<'_> {
         Templates(self)
+    }
+
+    pub fn notes(&self) -> Notes<'_> {
+        Notes(self)
     }
 
     /// The database's kind and location, without its password.

@@ -35,7 +35,7 @@ pub async fn write_notes(url: &str, notes: usize) -> anyhow::Result<Value> {
                 metadata: None,
                 ..NoteSpec::default()
             };
-            let written = service.set_note(&caller, given).await.map(drop);
+            let written = service.notes().set(&caller, given).await.map(drop);
             drop(slot);
             written
         });

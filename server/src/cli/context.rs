@@ -20,7 +20,7 @@ pub async fn context(session: &Session, subcommand: ContextSubcommand) -> Comman
             let (belongs, everywhere) = (owner_filter(owner), everywhere.then_some(true));
             let expires_in_ms = expires_in;
             let given = NoteSpec { key, value, r#type, owner: belongs, metadata, expires_in_ms, everywhere };
-            let written = session.service.set_note(&session.caller, given).await?;
+            let written = session.service.notes().set(&session.caller, given).await?;
             let text =
                 format!("noted {} (value {}, position {})", written.key, written.version, written.position);
             print_result(session, &written, &text)
@@ -30,7 +30,7 @@ pub async fn context(session: &Session, subcommand: ContextSubcommand) -> Comman
             search(session, words.join(" "), r#type, owner, limit).await
         }
         ContextSubcommand::Delete { key, owner } => {
-            let deleted = session.service.delete_note(&session.caller, &key, &owner_filter(owner)).await?;
+            let deleted = session.service.notes().delete(&session.caller, &key, &owner_filter(owner)).await?;
             let text = format!("deleted {key} (position {}); its history stays", deleted.position);
             print_result(session, &deleted, &text)
         }
@@ -56,7 +56,7 @@ fn print_result(session: &Session, document: &impl serde::Serialize, text: &str)
 async fn get(session: &Session, key: String, owner: NoteOwnerArgs, history: bool) -> CommandResult {
     let filter =
         NoteFilter { key: Some(key.clone()), owner: owner_filter(owner), history, ..NoteFilter::default() };
-    let Some(note) = session.service.note(&filter).await? else {
+    let Some(note) = session.service.notes().get(&filter).await? else {
         let message = format!("there is no note `{key}`");
         return Err(Error::new("no_such_note", message, "`actbook context search WORDS` finds notes"));
     };
@@ -82,7 +82,7 @@ async fn search(
 ) -> CommandResult {
     let search = (!words.trim().is_empty()).then_some(words);
     let filter = NoteFilter { search, r#type, owner: owner_filter(owner), ..NoteFilter::default() };
-    let found = session.service.notes(&filter, limit.unwrap_or(SEARCH_LIMIT_DEFAULT)).await?;
+    let found = session.service.notes().list(&filter, limit.unwrap_or(SEARCH_LIMIT_DEFAULT)).await?;
     let output = &session.output;
     if output.json {
         output.document(&found);

@@ -17,18 +17,18 @@ impl Client {
         request.extend(everywhere.map(|everywhere| json!(everywhere)));
         let caller =
             self.caller_for(&json!([json!("set_note")].into_iter().chain(request).collect::<Vec<_>>()));
-        self.service().set_note(&caller, note).await
+        self.service().notes().set(&caller, note).await
     }
 
     /// The newest note under a key, whatever it belongs to; notes of the own project come first.
     pub async fn note(&self, key: &str) -> Result<Option<NoteView>, Error> {
         let filter = NoteFilter { key: Some(key.to_owned()), ..NoteFilter::default() };
-        self.service().note(&filter).await
+        self.service().notes().get(&filter).await
     }
 
     /// Notes that pass the filter, newest first; in a search, those with the words in their key come first.
     pub async fn notes(&self, filter: &NoteFilter, limit: u64) -> Result<NotePage, Error> {
-        self.service().notes(filter, limit).await
+        self.service().notes().list(filter, limit).await
     }
 
     /// Searches notes by words, prefixes (`begin*`) and phrases (`"so called"`); the result has marked
@@ -41,7 +41,7 @@ impl Client {
     /// Deletes a note: searches no longer find it, its history stays.
     pub async fn delete_note(&self, key: &str, belongs: &NoteOwnerRef) -> Result<NoteReceipt, Error> {
         let caller = self.caller_for(&json!(["delete_note", key, belongs_json(belongs)]));
-        self.service().delete_note(&caller, key, belongs).await
+        self.service().notes().delete(&caller, key, belongs).await
     }
 
     /// Creates a task; if a rule of the config matches it, the rule's plan is saved and perhaps started.

@@ -108,7 +108,7 @@ impl Service {
 
     async fn count_notes(&self, id: &ExecutionId) -> Result<usize, Error> {
         let scope = Some(NoteScope::Execution(ExecutionId::new(id.as_str())));
-        let filter = notes::NoteRowFilter { scope, ..self.note_filter() };
+        let filter = notes::NoteRowFilter { scope, ..self.notes().filter() };
         Ok(notes::list(self.tenant, &filter, NOTES_COUNTED_MAX).all(&self.db).await?.len())
     }
 }

@@ -148,16 +148,20 @@ pub struct NoteReceipt {
     pub deleted: bool,
 }
 
-impl Service {
+/// Notes that outlive a conversation.
+#[derive(Clone, Copy, Debug)]
+pub struct Notes<'a>(pub(super) &'a Service);
+
+impl Notes<'_> {
     /// Writes a note under its key; a note with that key and owner gets a new version.
-    pub async fn set_note(&self, caller: &Caller, mut given: NoteSpec) -> Result<NoteReceipt, Error> {
+    pub async fn set(self, caller: &Caller, mut given: NoteSpec) -> Result<NoteReceipt, Error> {
         require_plain_name("key", &given.key)?;
-        self.tools.redact_text(&mut given.key);
-        self.tools.redact(&mut given.value);
-        given.metadata.iter_mut().for_each(|metadata| self.tools.redact(metadata));
-        self.require_may_share(caller, given.everywhere.unwrap_or(false))?;
+        self.0.tools.redact_text(&mut given.key);
+        self.0.tools.redact(&mut given.value);
+        given.metadata.iter_mut().for_each(|metadata| self.0.tools.redact(metadata));
+        self.0.require_may_share(caller, given.everywhere.unwrap_or(false))?;
         let scope = self.resolve_scope(&given.owner).await?.unwrap_or_default();
-        let project = self.project_of_note(&scope, &given.key).await?;
+        let project = self.project_of(&scope, &given.key).await?;
         let words = NoteTokens::from_key_and_value(&given.key, &json_to_text(&given.value));
         let mut payload = json!({ "value": given.value });
         if let Some(metadata) = given.metadata {
@@ -167,82 +171,82 @@ impl Service {
             key: given.key,
             scope,
             r#type: given.r#type,
-            expires_at_ms: given.expires_in_ms.map(|ms| self.ledger.clock().now_ms().saturating_add(ms)),
+            expires_at_ms: given.expires_in_ms.map(|ms| self.0.ledger.clock().now_ms().saturating_add(ms)),
             project,
             everywhere: given.everywhere,
             payload: payload.to_string().into_bytes(),
         };
         let salt = random::bytes::<16>().to_vec().into();
         let request = SetNoteRequest { note, tokens: words, salt };
-        self.note_receipt(self.submit_recorded(caller, request).await?).await
+        self.receipt(self.0.submit_recorded(caller, request).await?).await
     }
 
     /// Deletes a note: searches no longer find it; its values stay in the journal.
-    pub async fn delete_note(
-        &self,
+    pub async fn delete(
+        self,
         caller: &Caller,
         key: &str,
         owner: &NoteOwnerRef,
     ) -> Result<NoteReceipt, Error> {
         let scope = self.resolve_scope(owner).await?;
-        let (project, scope) = match self.previous_result(caller).await? {
+        let (project, scope) = match self.0.previous_result(caller).await? {
             Some(_) => (None, scope.unwrap_or_default()),
-            None => self.find_note_to_delete(scope, key, caller.is_agent()).await?,
+            None => self.find_to_delete(scope, key, caller.is_agent()).await?,
         };
         let request = DeleteNoteRequest { project, scope, key: key.to_owned() };
-        self.note_receipt(self.submit_recorded(caller, request).await?).await
+        self.receipt(self.0.submit_recorded(caller, request).await?).await
     }
 
     /// One page of at most `limit` notes: the best matches of a search first, otherwise the newest first.
-    pub async fn notes(&self, filter: &NoteFilter, limit: u64) -> Result<NotePage, Error> {
+    pub async fn list(self, filter: &NoteFilter, limit: u64) -> Result<NotePage, Error> {
         let row_filter = notes::NoteRowFilter {
             key: filter.key.clone(),
             r#type: filter.r#type.clone(),
             scope: self.resolve_scope(&filter.owner).await?,
             before: filter.cursor,
             with_deleted: filter.history,
-            ..self.note_filter()
+            ..self.filter()
         };
         let query = filter.search.as_deref().map(parse_search).transpose()?;
         let hits = match &query {
             Some(query) => {
-                let search = notes::search(self.db.dialect(), self.tenant, query, &row_filter, limit);
-                search.all(&self.db).await?
+                let search = notes::search(self.0.db.dialect(), self.0.tenant, query, &row_filter, limit);
+                search.all(&self.0.db).await?
             }
             None => {
-                let listed = notes::list(self.tenant, &row_filter, limit).all(&self.db).await?;
+                let listed = notes::list(self.0.tenant, &row_filter, limit).all(&self.0.db).await?;
                 listed.into_iter().map(|note| notes::NoteHit { rank: note.position, note }).collect()
             }
         };
         let cursor = hits.last().filter(|_| hits.len() as u64 == limit).map(|hit| hit.rank);
-        let mut notes = self.note_views(&hits, query.as_ref()).await?;
+        let mut notes = self.views(&hits, query.as_ref()).await?;
         if filter.history {
             for view in &mut notes {
                 let hit = hits.iter().find(|hit| hit.note.position == view.position);
                 let stream = hit.expect("every view is made from a hit").note.stream;
-                view.history = Some(self.note_history(stream).await?);
+                view.history = Some(self.history(stream).await?);
             }
         }
         Ok(NotePage { notes, cursor })
     }
 
     /// The newest note that matches, this project's before another's. `None`: no note matches.
-    pub async fn note(&self, filter: &NoteFilter) -> Result<Option<NoteView>, Error> {
-        let mut found = self.notes(filter, SAME_KEY_MAX).await?.notes;
-        let own = found.iter().position(|note| note.project.as_deref() == Some(self.project()));
+    pub async fn get(self, filter: &NoteFilter) -> Result<Option<NoteView>, Error> {
+        let mut found = self.list(filter, SAME_KEY_MAX).await?.notes;
+        let own = found.iter().position(|note| note.project.as_deref() == Some(self.0.project()));
         let index = own.unwrap_or(0);
         Ok((index < found.len()).then(|| found.swap_remove(index)))
     }
 
     /// Views of notes with their values loaded; with excerpts if they were found by `query`.
-    pub(super) async fn note_views(
-        &self,
+    pub(super) async fn views(
+        self,
         hits: &[notes::NoteHit],
         query: Option<&SearchQuery>,
     ) -> Result<Vec<NoteView>, Error> {
         let positions: Vec<u64> = hits.iter().map(|hit| hit.note.position).collect();
         let mut kept: std::collections::BTreeMap<u64, Vec<u8>> =
-            payloads::by_positions(&self.db, self.tenant, &positions)
+            payloads::by_positions(&self.0.db, self.0.tenant, &positions)
                 .await?
                 .into_iter()
                 .map(|payload| (payload.position, payload.body))
@@ -254,9 +258,10 @@ impl Service {
     }
 
     /// Every value that a note has had, newest first, `HISTORY_MAX` at most.
-    async fn note_history(&self, stream: StreamId) -> Result<Vec<NoteValueView>, Error> {
-        let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
-        let kept = payloads::by_stream(self.db.dialect(), self.tenant, stream).all(&self.db).await?;
+    async fn history(self, stream: StreamId) -> Result<Vec<NoteValueView>, Error> {
+        let entries =
+            journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
+        let kept = payloads::by_stream(self.0.db.dialect(), self.0.tenant, stream).all(&self.0.db).await?;
         let value_of = |entry: &journal::Entry| -> Result<NoteValueView, Error> {
             let kept = kept.iter().find(|payload| payload.position == entry.position);
             let (value, metadata) = match kept {
@@ -273,14 +278,14 @@ impl Service {
     }
 
     /// The scope of an owner that is given by name. `None`: no owner is given.
-    async fn resolve_scope(&self, owner: &NoteOwnerRef) -> Result<Option<NoteScope>, Error> {
+    async fn resolve_scope(self, owner: &NoteOwnerRef) -> Result<Option<NoteScope>, Error> {
         match (&owner.task, &owner.plan, &owner.execution) {
             (None, None, None) => Ok(None),
             (Some(task), None, None) => Ok(Some(NoteScope::Task(task.clone()))),
             (None, Some(plan), None) => {
-                Ok(Some(NoteScope::Plan(PlanId::new(self.plans().row(plan).await?.id))))
+                Ok(Some(NoteScope::Plan(PlanId::new(self.0.plans().row(plan).await?.id))))
             }
-            (None, None, Some(id)) => Ok(Some(NoteScope::Execution(self.find(id).await?.id))),
+            (None, None, Some(id)) => Ok(Some(NoteScope::Execution(self.0.find(id).await?.id))),
             (_, _, _) => {
                 let message = "a note belongs to a task, to a plan or to an execution, not to several";
                 Err(Error::new("several_owners", message, "name the narrowest one"))
@@ -291,18 +296,17 @@ impl Service {
     /// The project and the scope of the only note with this key, within `scope` if it is given. An agent
     /// (`by_agent`) that gives none finds only a note without an owner. This project's notes come first; a
     /// confined service does not find another project's shared notes, which only that project may delete.
-    async fn find_note_to_delete(
-        &self,
+    async fn find_to_delete(
+        self,
         scope: Option<NoteScope>,
         key: &str,
         by_agent: bool,
     ) -> Result<(Option<String>, NoteScope), Error> {
         let unowned_only = by_agent && scope.is_none();
-        let filter =
-            notes::NoteRowFilter { key: Some(key.to_owned()), scope, now_ms: 0, ..self.note_filter() };
-        let mut found = notes::list(self.tenant, &filter, SAME_KEY_MAX).all(&self.db).await?;
-        let own = |note: &notes::NoteRow| note.project.as_deref() == Some(self.project());
-        if self.boundary().is_some() {
+        let filter = notes::NoteRowFilter { key: Some(key.to_owned()), scope, now_ms: 0, ..self.filter() };
+        let mut found = notes::list(self.0.tenant, &filter, SAME_KEY_MAX).all(&self.0.db).await?;
+        let own = |note: &notes::NoteRow| note.project.as_deref() == Some(self.0.project());
+        if self.0.boundary().is_some() {
             found.retain(|note| own(note) || note.project.is_none());
         }
         if found.iter().any(own) {
@@ -329,9 +333,9 @@ impl Service {
     }
 
     /// Reads the entry of a note at this position.
-    async fn note_receipt(&self, Position(position): Position) -> Result<NoteReceipt, Error> {
+    async fn receipt(self, Position(position): Position) -> Result<NoteReceipt, Error> {
         let corrupt = |why: String| Error::new("corrupt", why, "run `actbook verify`");
-        let entry = journal::by_position(self.tenant, position).first(&self.db).await?;
+        let entry = journal::by_position(self.0.tenant, position).first(&self.0.db).await?;
         let entry = entry.ok_or_else(|| corrupt(format!("entry {position} is missing")))?;
         let event = Event::decode(&entry.kind, &entry.body).map_err(|error| corrupt(error.to_string()))?;
         let (key, named, of) = match event {

@@ -88,13 +88,13 @@ impl Service {
         let scopes = [own, plan].into_iter().chain(execution.task.clone().map(NoteScope::Task));
         let queries = scopes.map(|scope| {
             let (scope, r#type) = (Some(scope), Some(BLOCKER_NOTE_TYPE.to_owned()));
-            let filter = notes::NoteRowFilter { r#type, scope, ..self.note_filter() };
+            let filter = notes::NoteRowFilter { r#type, scope, ..self.notes().filter() };
             notes::list(self.tenant, &filter, BLOCKERS_MAX).look_up(&self.db)
         });
         let rows = futures_util::future::try_join_all(queries).await?.into_iter().flatten();
         let mut found: Vec<notes::NoteHit> =
             rows.map(|note| notes::NoteHit { rank: note.position, note }).collect();
         found.sort_by_key(|hit| hit.note.position);
-        self.note_views(&found, None).await
+        self.notes().views(&found, None).await
     }
 }

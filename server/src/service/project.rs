@@ -12,6 +12,7 @@ use actbook_engine::note::NoteScope;
 use actbook_engine::plan::Plan;
 
 use super::Service;
+use super::context::Notes;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger;
@@ -43,24 +44,25 @@ impl Service {
     pub(super) fn owned_boundary(&self) -> Option<String> {
         self.boundary().map(str::to_owned)
     }
+}
 
+impl Notes<'_> {
     /// A filter for the notes that are visible to this service and have not expired.
-    pub(super) fn note_filter(&self) -> notes::NoteRowFilter {
-        let now_ms = self.ledger.clock().now_ms();
-        notes::NoteRowFilter { now_ms, within: self.owned_boundary(), ..notes::NoteRowFilter::default() }
+    pub(super) fn filter(self) -> notes::NoteRowFilter {
+        let now_ms = self.0.ledger.clock().now_ms();
+        notes::NoteRowFilter { now_ms, within: self.0.owned_boundary(), ..notes::NoteRowFilter::default() }
     }
 
     /// The project of a note that is about to be written: that of the existing note with the key, which is
     /// `None` if it was written before projects existed, else this project.
-    pub(super) async fn project_of_note(
-        &self,
-        scope: &NoteScope,
-        key: &str,
-    ) -> Result<Option<String>, Error> {
-        let existing = notes::writable_by_key(self.tenant, &self.project, scope, key).first(&self.db).await?;
-        Ok(existing.map_or_else(|| Some(self.project.to_string()), |note| note.project))
+    pub(super) async fn project_of(self, scope: &NoteScope, key: &str) -> Result<Option<String>, Error> {
+        let existing =
+            notes::writable_by_key(self.0.tenant, &self.0.project, scope, key).first(&self.0.db).await?;
+        Ok(existing.map_or_else(|| Some(self.0.project.to_string()), |note| note.project))
     }
+}
 
+impl Service {
     /// The row of a visible task, this project's before another's. `None`: there is none with that id.
     pub(super) async fn task_row(&self, id: &str) -> Result<Option<tasks::TaskRow>, Error> {
         Ok(tasks::by_id(self.tenant, self.boundary(), &self.project, id).first(&self.db).await?)

@@ -35,11 +35,11 @@ fn task_owner(task: &str) -> NoteOwnerRef {
 }
 
 async fn set_note(fixture: &ServiceFixture, given: NoteSpec) -> NoteReceipt {
-    fixture.service.set_note(&fixture.caller, given).await.expect("the note is written")
+    fixture.service.notes().set(&fixture.caller, given).await.expect("the note is written")
 }
 
 async fn find_notes(fixture: &ServiceFixture, filter: NoteFilter) -> Vec<NoteView> {
-    fixture.service.notes(&filter, 100).await.expect("notes can be queried").notes
+    fixture.service.notes().list(&filter, 100).await.expect("notes can be queried").notes
 }
 
 fn by_key(key: &str) -> NoteFilter {

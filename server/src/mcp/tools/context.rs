@@ -103,9 +103,9 @@ impl AgentTool for SetContextInput {
                 let everywhere = self.everywhere;
                 let given =
                     NoteSpec { key, value, r#type, owner: belongs, metadata, expires_in_ms, everywhere };
-                service.set_note(&request.caller, given).await?
+                service.notes().set(&request.caller, given).await?
             }
-            (None, true) => service.delete_note(&request.caller, &self.key, &belongs).await?,
+            (None, true) => service.notes().delete(&request.caller, &self.key, &belongs).await?,
             (Some(_), true) | (None, false) => {
                 let message = "set_context needs either `value` or `delete`: true";
                 return Err(Error::new(
@@ -168,7 +168,7 @@ impl AgentTool for QueryContextInput {
             cursor: self.cursor,
             history: self.history.unwrap_or(false),
         };
-        let mut found = endpoint.service().notes(&filter, limit).await?;
+        let mut found = endpoint.service().notes().list(&filter, limit).await?;
         let mut text = AnswerText::new(if found.notes.is_empty() {
             "No note fits."
         } else {

@@ -114,13 +114,13 @@ impl Service {
         scopes.extend(executions.iter().map(|row| NoteScope::Execution(ExecutionId::new(row.id.as_str()))));
         let mut found = Vec::new();
         for scope in scopes {
-            let filter = notes::NoteRowFilter { scope: Some(scope), ..self.note_filter() };
+            let filter = notes::NoteRowFilter { scope: Some(scope), ..self.notes().filter() };
             let rows = notes::list(self.tenant, &filter, NOTES_MAX).all(&self.db).await?;
             found.extend(rows.into_iter().map(|note| notes::NoteHit { rank: note.position, note }));
         }
         found.sort_by_key(|hit| hit.note.position);
         found.dedup_by_key(|hit| hit.note.position);
-        self.note_views(&found, None).await
+        self.notes().views(&found, None).await
     }
 }
 

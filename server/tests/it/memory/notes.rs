@@ -66,10 +66,11 @@ fn same_key_in_different_scopes_is_different_notes() {
         let several = NoteOwnerRef { task: Some("T-1".into()), ..of_plan };
         let given = actbook::service::NoteSpec { owner: several, ..note("state", 1) };
         assert_eq!(
-            fixture.service.set_note(&fixture.caller, given).await.unwrap_err().code,
+            fixture.service.notes().set(&fixture.caller, given).await.unwrap_err().code,
             "several_owners"
         );
-        let unclear = fixture.service.delete_note(&fixture.caller, "state", &NoteOwnerRef::default()).await;
+        let unclear =
+            fixture.service.notes().delete(&fixture.caller, "state", &NoteOwnerRef::default()).await;
         assert_eq!(unclear.unwrap_err().code, "ambiguous");
     });
 }
@@ -80,14 +81,14 @@ fn deleted_note_is_not_found_and_stays_in_history() {
         let fixture = ServiceFixture::open(&scratch.url).await;
         set_note(&fixture, note("zebra", "stripes of a zebra")).await;
         let deleted =
-            fixture.service.delete_note(&fixture.caller, "zebra", &NoteOwnerRef::default()).await.unwrap();
+            fixture.service.notes().delete(&fixture.caller, "zebra", &NoteOwnerRef::default()).await.unwrap();
         assert!(deleted.deleted);
         for filter in [by_key("zebra"), by_search("zebra"), by_search("stripes"), NoteFilter::default()] {
             assert!(find_notes(&fixture, filter).await.is_empty());
         }
         let words = scratch.db.read("SELECT COUNT(*) FROM note_words", vec![]).await.unwrap();
         assert_eq!(words[0].int(0).unwrap(), 0, "its search tokens are deleted");
-        let again = fixture.service.delete_note(&fixture.caller, "zebra", &NoteOwnerRef::default()).await;
+        let again = fixture.service.notes().delete(&fixture.caller, "zebra", &NoteOwnerRef::default()).await;
         assert_eq!(again.unwrap_err().code, "no_such_note");
         let trace = find_notes(&fixture, NoteFilter { history: true, ..by_key("zebra") }).await;
         let history = trace[0].history.clone().unwrap();
@@ -184,11 +185,11 @@ fn repeated_request_key_writes_one_note() {
         let fixture = ServiceFixture::open(&scratch.url).await;
         let key = |request: &str| IdempotencyKey::new("k", &json!(request));
         let caller = Caller::new("agent:a").with_key(Some(key("one")));
-        let first = fixture.service.set_note(&caller, note("n", 1)).await.unwrap();
-        let second = fixture.service.set_note(&caller, note("n", 1)).await.unwrap();
+        let first = fixture.service.notes().set(&caller, note("n", 1)).await.unwrap();
+        let second = fixture.service.notes().set(&caller, note("n", 1)).await.unwrap();
         assert_eq!(first, second);
         let other = caller.with_key(Some(key("two")));
-        assert_eq!(fixture.service.set_note(&other, note("n", 2)).await.unwrap_err().code, "key_reused");
+        assert_eq!(fixture.service.notes().set(&other, note("n", 2)).await.unwrap_err().code, "key_reused");
         assert_eq!(find_notes(&fixture, by_key("n")).await[0].version, 1);
     });
 }
@@ -213,13 +214,18 @@ fn rebuilt_notes_equal_the_live_ones() {
         set_note(&fixture, note("beta", "alpha and betas")).await;
         set_note(&fixture, note("beta", "alpha and gamma delta")).await;
         set_note(&fixture, note("gone", "alpha")).await;
-        fixture.service.delete_note(&fixture.caller, "gone", &NoteOwnerRef::default()).await.unwrap();
+        fixture.service.notes().delete(&fixture.caller, "gone", &NoteOwnerRef::default()).await.unwrap();
         set_note(&fixture, note("erased", "alpha")).await;
-        fixture.service.delete_note(&fixture.caller, "erased", &NoteOwnerRef::default()).await.unwrap();
+        fixture.service.notes().delete(&fixture.caller, "erased", &NoteOwnerRef::default()).await.unwrap();
         fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
         set_note(&fixture, note("erased", "alpha anew 東京都")).await;
         set_note(&fixture, note("gone-again", "alpha")).await;
-        fixture.service.delete_note(&fixture.caller, "gone-again", &NoteOwnerRef::default()).await.unwrap();
+        fixture
+            .service
+            .notes()
+            .delete(&fixture.caller, "gone-again", &NoteOwnerRef::default())
+            .await
+            .unwrap();
         let live = rows_and_search_results(&scratch.db, &fixture).await;
         assert_eq!(live.1.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1, 1, 1]);
         let damages = [
@@ -249,7 +255,7 @@ fn cleanup_erases_deleted_and_expired_notes_and_those_of_ended_executions() {
         set_note(&fixture, actbook::service::NoteSpec { owner: of_execution, ..given("ended") }).await;
         set_note(&fixture, actbook::service::NoteSpec { expires_in_ms: Some(-1), ..given("expired") }).await;
         set_note(&fixture, given("deleted")).await;
-        fixture.service.delete_note(&fixture.caller, "deleted", &NoteOwnerRef::default()).await.unwrap();
+        fixture.service.notes().delete(&fixture.caller, "deleted", &NoteOwnerRef::default()).await.unwrap();
         set_note(&fixture, note("kept", "stays")).await;
         let tried = fixture.service.cleanup(&fixture.caller, i64::MAX, true).await.unwrap();
         assert_eq!((tried.notes, tried.executions), (3, 1));
@@ -278,12 +284,12 @@ fn invalid_or_oversized_notes_are_refused() {
         let fixture = ServiceFixture::open(&scratch.url).await;
         let long = "k".repeat(201);
         for key in ["", "  ", "a\nb", long.as_str()] {
-            let refused = fixture.service.set_note(&fixture.caller, note(key, 1)).await.unwrap_err();
+            let refused = fixture.service.notes().set(&fixture.caller, note(key, 1)).await.unwrap_err();
             assert_eq!(refused.code, "invalid_name", "{key:?}");
         }
         let large = "x".repeat(300_000);
         assert_eq!(
-            fixture.service.set_note(&fixture.caller, note("k", large)).await.unwrap_err().code,
+            fixture.service.notes().set(&fixture.caller, note("k", large)).await.unwrap_err().code,
             "too_large"
         );
         assert_eq!(set_note(&fixture, note("k", 1)).await.version, 1, "a refused note writes nothing");

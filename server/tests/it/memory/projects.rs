@@ -49,7 +49,7 @@ async fn write_legacy_note_and_task(scratch: &ScratchDatabase) {
 }
 
 async fn values(service: &Service, filter: NoteFilter) -> Vec<serde_json::Value> {
-    service.notes(&filter, 10).await.unwrap().notes.into_iter().map(|note| note.value).collect()
+    service.notes().list(&filter, 10).await.unwrap().notes.into_iter().map(|note| note.value).collect()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn legacy_note_and_task_are_visible_to_every_project() {
             assert_eq!(values(service, by_search("ancient")).await, ["ancient words"]);
             assert_eq!(service.task("T-0").await.unwrap().title, "ancient");
         }
-        one.set_note(&agent(), NoteSpec::new("older", "newer words")).await.unwrap();
+        one.notes().set(&agent(), NoteSpec::new("older", "newer words")).await.unwrap();
         assert_eq!(values(&two, by_key("older")).await, ["newer words"], "the legacy note stays one note");
         let title = Some("changed".to_owned());
         one.change_task(&agent(), TaskSpec { id: "T-0".into(), title, ..TaskSpec::default() }).await.unwrap();
@@ -78,7 +78,7 @@ fn project_notes_and_tasks_are_private_until_shared() {
     for_each_database(async |scratch| {
         let [all_of_one, all_of_two] = [service(&scratch, "one").await, service(&scratch, "two").await];
         let (one, two) = (all_of_one.confined(), all_of_two.confined());
-        one.set_note(&agent(), NoteSpec::new("port", "5433 here")).await.unwrap();
+        one.notes().set(&agent(), NoteSpec::new("port", "5433 here")).await.unwrap();
         let id = || TaskSpec { id: "T-1".into(), ..TaskSpec::default() };
         one.add_task(&agent(), id(), false).await.unwrap();
         assert_eq!(values(&one, by_key("port")).await, ["5433 here"]);
@@ -89,16 +89,16 @@ fn project_notes_and_tasks_are_private_until_shared() {
         assert!(two.tasks(None).await.unwrap().is_empty());
         assert_eq!(values(&all_of_two, by_key("port")).await, ["5433 here"], "a person sees both");
         assert_eq!(
-            two.delete_note(&agent(), "port", &Default::default()).await.unwrap_err().code,
+            two.notes().delete(&agent(), "port", &Default::default()).await.unwrap_err().code,
             "no_such_note"
         );
         two.add_task(&agent(), id(), false).await.unwrap();
 
         let shared = NoteSpec { everywhere: Some(true), ..NoteSpec::new("port", "5434 for all") };
-        assert_eq!(one.set_note(&agent(), shared.clone()).await.unwrap_err().code, "needs_a_person");
-        all_of_one.set_note(&Caller::new("person:ada"), shared).await.unwrap();
+        assert_eq!(one.notes().set(&agent(), shared.clone()).await.unwrap_err().code, "needs_a_person");
+        all_of_one.notes().set(&Caller::new("person:ada"), shared).await.unwrap();
         assert_eq!(values(&two, by_key("port")).await, ["5434 for all"]);
-        one.set_note(&agent(), NoteSpec::new("port", "5435")).await.unwrap();
+        one.notes().set(&agent(), NoteSpec::new("port", "5435")).await.unwrap();
         assert_eq!(
             values(&two, by_search("5435")).await,
             ["5435"],

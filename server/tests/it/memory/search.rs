@@ -90,7 +90,7 @@ fn search_results_are_equal_on_both_databases() {
             assert_eq!(keys, *expected, "{words}");
         }
         for empty in ["", "  ", "!?", "\"\"", "*"] {
-            let refused = fixture.service.notes(&by_search(empty), 10).await.unwrap_err();
+            let refused = fixture.service.notes().list(&by_search(empty), 10).await.unwrap_err();
             assert_eq!(refused.code, "no_words", "{empty:?}");
         }
         // An overwritten note is found by its new text only.
@@ -120,7 +120,7 @@ fn key_matches_come_before_value_matches_then_the_newest_first() {
         let mut paged = Vec::new();
         let mut filter = by_search("needle");
         loop {
-            let page = fixture.service.notes(&filter, 7).await.unwrap();
+            let page = fixture.service.notes().list(&filter, 7).await.unwrap();
             paged.extend(page.notes.iter().map(|note| note.position));
             filter.cursor = page.cursor;
             if page.cursor.is_none() {
