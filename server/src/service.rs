@@ -90,7 +90,7 @@ pub use records::{ActionRecord, Decision, RecordResult};
 pub use rerun::ExecutedPlan;
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
-pub use tasks::{AddedTask, TaskHistory, TaskHistoryEvent, TaskSpec, TaskView};
+pub use tasks::{AddedTask, TaskHistory, TaskHistoryEvent, TaskSpec, TaskView, Tasks};
 pub use templates::{
     InputView, ShippedTemplate, TemplateDetail, TemplateUse, TemplateVersion, TemplateView, Templates,
     shipped_templates,
@@ -211,6 +211,10 @@ impl Service {
 
     pub fn notes(&self) -> Notes<'_> {
         Notes(self)
+    }
+
+    pub fn tasks(&self) -> Tasks<'_> {
+        Tasks(self)
     }
 
     /// The database's kind and location, without its password.

@@ -24,11 +24,11 @@ pub async fn tasks(session: &Session, subcommand: TaskSubcommand) -> CommandResu
             change_task(session, TaskSpec { id, status: Some(TaskStatus::Done), ..TaskSpec::default() }).await
         }
         TaskSubcommand::Split { id, plan } => {
-            let subtasks = session.service.split_task(&session.caller, &id, &plan).await?;
+            let subtasks = session.service.tasks().split(&session.caller, &id, &plan).await?;
             print_tasks(session, &subtasks, "its plan has no steps")
         }
         TaskSubcommand::List { status } => {
-            let tasks = session.service.tasks(status).await?;
+            let tasks = session.service.tasks().list(status).await?;
             print_tasks(session, &tasks, "no task fits; `actbook task add ID` puts one down")
         }
         TaskSubcommand::Show { id } => show(session, &id).await,
@@ -61,7 +61,7 @@ fn task_changes(id: String, details: TaskDetailArgs) -> Result<TaskSpec, Error> 
 
 /// Adds a task. If a rule of the config started a plan for it, leaves a background process driving that.
 async fn add(session: &Session, task: TaskSpec) -> CommandResult {
-    let added: AddedTask = session.service.add_task(&session.caller, task, false).await?;
+    let added: AddedTask = session.service.tasks().add(&session.caller, task, false).await?;
     let output = &session.output;
     if output.json {
         output.document(&added);
@@ -80,7 +80,7 @@ async fn add(session: &Session, task: TaskSpec) -> CommandResult {
 
 /// Changes a task and prints its new state.
 async fn change_task(session: &Session, changes: TaskSpec) -> CommandResult {
-    let task = session.service.change_task(&session.caller, changes).await?;
+    let task = session.service.tasks().change(&session.caller, changes).await?;
     if session.output.json {
         session.output.document(&task);
     } else {
@@ -122,7 +122,7 @@ fn task_table(tasks: &[TaskView]) -> Table {
 
 /// Prints a task with its subtasks, what happened in order of time, and its blockers.
 async fn show(session: &Session, id: &str) -> CommandResult {
-    let story: TaskHistory = session.service.task_history(id).await?;
+    let story: TaskHistory = session.service.tasks().history(id).await?;
     let output = &session.output;
     if output.json {
         output.document(&story);

@@ -48,7 +48,7 @@ impl Client {
     pub async fn add_task(&self, task: TaskSpec) -> Result<AddedTask, Error> {
         self.check_open()?;
         let caller = self.caller_for(&json!(["add_task", task_json(&task)]));
-        let mut added = self.service().add_task(&caller, task, true).await?;
+        let mut added = self.service().tasks().add(&caller, task, true).await?;
         if let Some(progress) = added.drive.take() {
             self.shared.background.drive_claimed(progress);
         }
@@ -58,27 +58,27 @@ impl Client {
     /// Changes a task; fields that are left out stay as they are.
     pub async fn change_task(&self, task: TaskSpec) -> Result<TaskView, Error> {
         let caller = self.caller_for(&json!(["change_task", task_json(&task)]));
-        self.service().change_task(&caller, task).await
+        self.service().tasks().change(&caller, task).await
     }
 
     /// Creates one subtask for each step of a saved plan; their status follows the plan's executions.
     pub async fn split_task(&self, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
-        self.service().split_task(&self.caller_for(&json!(["split_task", id, plan])), id, plan).await
+        self.service().tasks().split(&self.caller_for(&json!(["split_task", id, plan])), id, plan).await
     }
 
     /// The current view of a task.
     pub async fn task(&self, id: &str) -> Result<TaskView, Error> {
-        self.service().task(id).await
+        self.service().tasks().get(id).await
     }
 
     /// Top-level tasks: open ones first, then by priority.
     pub async fn tasks(&self, status: Option<TaskStatus>) -> Result<Vec<TaskView>, Error> {
-        self.service().tasks(status).await
+        self.service().tasks().list(status).await
     }
 
     /// A task's history: its subtasks, plans, executions, decisions and notes, by time.
     pub async fn task_story(&self, id: &str) -> Result<TaskHistory, Error> {
-        self.service().task_history(id).await
+        self.service().tasks().history(id).await
     }
 }
 

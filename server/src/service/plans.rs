@@ -147,7 +147,7 @@ impl Plans<'_> {
             }
         };
         if reference.version > 1 {
-            self.0.add_new_steps_as_subtasks(caller, &reference, &plan).await?;
+            self.0.tasks().add_new_steps_as_subtasks(caller, &reference, &plan).await?;
         }
         let PlanRef { id, name, version, digest } = reference.clone();
         Ok(SavedPlan {

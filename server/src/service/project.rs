@@ -13,6 +13,7 @@ use actbook_engine::plan::Plan;
 
 use super::Service;
 use super::context::Notes;
+use super::tasks::Tasks;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger;
@@ -62,12 +63,14 @@ impl Notes<'_> {
     }
 }
 
-impl Service {
+impl Tasks<'_> {
     /// The row of a visible task, this project's before another's. `None`: there is none with that id.
-    pub(super) async fn task_row(&self, id: &str) -> Result<Option<tasks::TaskRow>, Error> {
-        Ok(tasks::by_id(self.tenant, self.boundary(), &self.project, id).first(&self.db).await?)
+    pub(super) async fn row(self, id: &str) -> Result<Option<tasks::TaskRow>, Error> {
+        Ok(tasks::by_id(self.0.tenant, self.0.boundary(), &self.0.project, id).first(&self.0.db).await?)
     }
+}
 
+impl Service {
     /// Refuses to delete another project's plan or template (`what`) through a confined service.
     pub(super) fn require_own_project(&self, project: Option<&str>, what: &str) -> Result<(), Error> {
         if self.boundary().is_none_or(|own| project == Some(own)) {

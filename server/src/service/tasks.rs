@@ -89,40 +89,39 @@ pub struct AddedTask {
     pub drive: Option<crate::ledger::DriveState>,
 }
 
-impl Service {
+/// Tasks that plans, executions and notes belong to.
+#[derive(Clone, Copy, Debug)]
+pub struct Tasks<'a>(pub(super) &'a Service);
+
+impl Tasks<'_> {
     /// Adds a new task. If a task-plan rule of the config matches, its plan is saved for the task, and
     /// started if the rule says so; with `drive`, this process drives the execution.
-    pub async fn add_task(
-        &self,
-        caller: &Caller,
-        mut given: TaskSpec,
-        drive: bool,
-    ) -> Result<AddedTask, Error> {
+    pub async fn add(self, caller: &Caller, mut given: TaskSpec, drive: bool) -> Result<AddedTask, Error> {
         given.title.iter().try_for_each(|title| require_plain_name("title", title))?;
-        self.redact_task(&mut given);
+        self.redact(&mut given);
         let id = given.id.clone();
-        let reply = match self.previous_result(caller).await? {
+        let reply = match self.0.previous_result(caller).await? {
             Some(result) => KeyedReply::Repeated(result),
-            None => self.submit(caller, self.add_task_request(given, drive).await?).await?,
+            None => self.0.submit(caller, self.add_request(given, drive).await?).await?,
         };
         let RuleEffects { plan, started, drive } = self.rule_effects(reply, drive).await?;
-        Ok(AddedTask { task: self.task(&id).await?, plan, started, drive })
+        Ok(AddedTask { task: self.get(&id).await?, plan, started, drive })
     }
 
     /// Changes the properties of a task. Refused if there is no task with that id.
-    pub async fn change_task(&self, caller: &Caller, mut given: TaskSpec) -> Result<TaskView, Error> {
+    pub async fn change(self, caller: &Caller, mut given: TaskSpec) -> Result<TaskView, Error> {
         given.title.iter().try_for_each(|title| require_plain_name("title", title))?;
-        self.redact_task(&mut given);
+        self.redact(&mut given);
         let id = given.id.clone();
-        let project = self.project_of_task(&id).await?;
-        self.write_tasks(caller, vec![engine_task(given, project)], false).await?;
-        self.task(&id).await
+        let project = self.project_of(&id).await?;
+        self.write(caller, vec![engine_task(given, project)], false).await?;
+        self.get(&id).await
     }
 
     /// Adds a subtask for each step of a saved plan that has none yet; returns all subtasks.
-    pub async fn split_task(&self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
-        let row = self.task_row(id).await?.ok_or_else(|| no_such_task(id))?;
-        let (reference, plan) = self.plans().load(plan).await?;
+    pub async fn split(self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
+        let row = self.row(id).await?.ok_or_else(|| no_such_task(id))?;
+        let (reference, plan) = self.0.plans().load(plan).await?;
         self.add_subtasks(caller, &(row.project, row.id), &reference, &plan).await?;
         self.subtasks(id).await
     }
@@ -130,14 +129,14 @@ impl Service {
     /// Adds the new steps of a plan that was saved again as subtasks to the tasks that were split by it. This
     /// is not atomic with saving: after a crash in between, saving the plan once more completes it.
     pub(super) async fn add_new_steps_as_subtasks(
-        &self,
+        self,
         caller: &Caller,
         reference: &PlanRef,
         plan: &Plan,
     ) -> Result<(), Error> {
         let caller = caller.clone().with_key(None);
-        for task in tasks::parents_split_by_plan(self.tenant, reference.id.as_str(), SPLIT_TASKS_MAX)
-            .all(&self.db)
+        for task in tasks::parents_split_by_plan(self.0.tenant, reference.id.as_str(), SPLIT_TASKS_MAX)
+            .all(&self.0.db)
             .await?
         {
             match self.add_subtasks(&caller, &task, reference, plan).await {
@@ -152,13 +151,14 @@ impl Service {
     /// Adds a subtask for each step that has none, to a task given by project and id; subtasks get the same
     /// project.
     async fn add_subtasks(
-        &self,
+        self,
         caller: &Caller,
         (project, id): &(Option<String>, String),
         reference: &PlanRef,
         plan: &Plan,
     ) -> Result<(), Error> {
-        let existing = tasks::by_parent(self.tenant, self.boundary(), id, SUBTASKS_MAX).all(&self.db).await?;
+        let existing =
+            tasks::by_parent(self.0.tenant, self.0.boundary(), id, SUBTASKS_MAX).all(&self.0.db).await?;
         let has_subtask = |step: &Step| {
             existing.iter().any(|task| {
                 task.project == *project
@@ -170,51 +170,51 @@ impl Service {
         let subtasks: Vec<task::Task> = missing
             .map(|step| task::Task { project: project.clone(), ..subtask_for_step(id, &reference.id, step) })
             .collect();
-        if subtasks.is_empty() { Ok(()) } else { self.write_tasks(caller, subtasks, true).await }
+        if subtasks.is_empty() { Ok(()) } else { self.write(caller, subtasks, true).await }
     }
 
     /// The view of a task, by id.
-    pub async fn task(&self, id: &str) -> Result<TaskView, Error> {
-        let row = self.task_row(id).await?.ok_or_else(|| no_such_task(id))?;
-        self.task_view(&row).await
+    pub async fn get(self, id: &str) -> Result<TaskView, Error> {
+        let row = self.row(id).await?.ok_or_else(|| no_such_task(id))?;
+        self.view(&row).await
     }
 
     /// The project of a task that is about to be changed; this project if there is no task with that id.
-    async fn project_of_task(&self, id: &str) -> Result<Option<String>, Error> {
-        let row = self.task_row(id).await?;
-        Ok(row.map_or_else(|| Some(self.project().to_owned()), |row| row.project))
+    async fn project_of(self, id: &str) -> Result<Option<String>, Error> {
+        let row = self.row(id).await?;
+        Ok(row.map_or_else(|| Some(self.0.project().to_owned()), |row| row.project))
     }
 
     /// Tasks without a parent, open ones first, then by priority; only those with `status` if it is given.
-    pub async fn tasks(&self, status: Option<TaskStatus>) -> Result<Vec<TaskView>, Error> {
+    pub async fn list(self, status: Option<TaskStatus>) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
-        for row in tasks::list(self.tenant, self.boundary(), LISTED_MAX).all(&self.db).await? {
-            views.push(self.task_view(&row).await?);
+        for row in tasks::list(self.0.tenant, self.0.boundary(), LISTED_MAX).all(&self.0.db).await? {
+            views.push(self.view(&row).await?);
         }
         views.retain(|view| status.is_none_or(|status| view.status == status));
         Ok(views)
     }
 
     /// The subtasks of a task.
-    pub async fn subtasks(&self, id: &str) -> Result<Vec<TaskView>, Error> {
+    pub async fn subtasks(self, id: &str) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
         let mut loaded = Vec::new();
-        let project = self.project_of_task(id).await?;
-        let within = self.boundary().or(project.as_deref());
-        let rows = tasks::by_parent(self.tenant, within, id, SUBTASKS_MAX).all(&self.db).await?;
+        let project = self.project_of(id).await?;
+        let within = self.0.boundary().or(project.as_deref());
+        let rows = tasks::by_parent(self.0.tenant, within, id, SUBTASKS_MAX).all(&self.0.db).await?;
         for row in rows {
             views.push(match self.status_from_step(&row, &mut loaded).await? {
                 Some((status, execution)) => build_task_view(&row, status, execution, None),
-                None => self.task_view(&row).await?,
+                None => self.view(&row).await?,
             });
         }
         Ok(views)
     }
 
     /// The view of a task's row; a status derived from executions replaces a stored one that is not final.
-    async fn task_view(&self, row: &tasks::TaskRow) -> Result<TaskView, Error> {
+    async fn view(self, row: &tasks::TaskRow) -> Result<TaskView, Error> {
         let fields = match row.fields_position {
-            Some(position) => payloads::by_position(self.tenant, position).first(&self.db).await?,
+            Some(position) => payloads::by_position(self.0.tenant, position).first(&self.0.db).await?,
             None => None,
         };
         let fields = fields.and_then(|payload| serde_json::from_slice(&payload.body).ok());
@@ -236,7 +236,7 @@ impl Service {
     /// plan no longer has the step. `None`: nothing to derive from, or the stored status is final. `loaded`
     /// caches progress by plan.
     async fn status_from_step(
-        &self,
+        self,
         row: &tasks::TaskRow,
         loaded: &mut Vec<(String, PlanProgress)>,
     ) -> Result<Option<DerivedTaskStatus>, Error> {
@@ -265,14 +265,14 @@ impl Service {
     }
 
     /// The progress of a plan's newest execution that belongs to `task` or to no task.
-    async fn load_plan_progress(&self, plan: &str, task: Option<&str>) -> Result<PlanProgress, Error> {
+    async fn load_plan_progress(self, plan: &str, task: Option<&str>) -> Result<PlanProgress, Error> {
         let filter = executions::ExecutionFilter { plan: Some(plan.to_owned()), ..Default::default() };
-        let rows = executions::list(self.tenant, self.boundary(), &filter, STATUS_EXECUTIONS_MAX)
-            .all(&self.db)
+        let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, STATUS_EXECUTIONS_MAX)
+            .all(&self.0.db)
             .await?;
         // A plan may serve several tasks; each of its executions runs for one of them.
         let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
-        let planned = match self.plans().load(plan).await {
+        let planned = match self.0.plans().load(plan).await {
             Ok((_, plan)) => Some(plan),
             Err(error) if error.code == "no_such_plan" => None,
             Err(error) => return Err(error),
@@ -280,18 +280,18 @@ impl Service {
         let Some(row) = row else {
             return Ok(PlanProgress { execution: None, steps: Vec::new(), saved_plan: planned });
         };
-        let execution = self.fold(row.id)?;
+        let execution = self.0.fold(row.id)?;
         let steps = execution.plan.steps.iter().zip(&execution.steps);
         let steps = steps.map(|(spec, state)| (spec.id.to_string(), state.status())).collect();
         Ok(PlanProgress { execution: Some(row.public_id), steps, saved_plan: planned })
     }
 
     /// The status of a task derived from its open executions. `None`: it has none.
-    async fn status_from_executions(&self, row: &tasks::TaskRow) -> Result<Option<DerivedTaskStatus>, Error> {
+    async fn status_from_executions(self, row: &tasks::TaskRow) -> Result<Option<DerivedTaskStatus>, Error> {
         let filter = executions::ExecutionFilter { task: Some(row.id.clone()), ..Default::default() };
-        let within = self.boundary().or(row.project.as_deref());
+        let within = self.0.boundary().or(row.project.as_deref());
         let rows =
-            executions::list(self.tenant, within, &filter, STATUS_EXECUTIONS_MAX).all(&self.db).await?;
+            executions::list(self.0.tenant, within, &filter, STATUS_EXECUTIONS_MAX).all(&self.0.db).await?;
         let first = |statuses: &[&str]| rows.iter().find(|row| statuses.contains(&row.status.as_str()));
         let blocked = first(&["blocked"]).map(|row| (TaskStatus::Blocked, row));
         let active = first(&["running", "paused", "compensating"]).map(|row| (TaskStatus::InProgress, row));
@@ -299,15 +299,15 @@ impl Service {
     }
 
     /// Submits tasks to the ledger: new ones if `fresh`, else changes of existing ones; refused otherwise.
-    async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<(), Error> {
+    async fn write(self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<(), Error> {
         let salted = |task| (task, new_salt());
         let request = SetTasksRequest { tasks: tasks.into_iter().map(salted).collect(), create: fresh };
-        self.submit(caller, request).await.map(drop)
+        self.0.submit(caller, request).await.map(drop)
     }
 
-    fn redact_task(&self, given: &mut TaskSpec) {
-        given.title.iter_mut().for_each(|title| self.tools.redact_text(title));
-        given.fields.iter_mut().for_each(|fields| self.tools.redact(fields));
+    fn redact(self, given: &mut TaskSpec) {
+        given.title.iter_mut().for_each(|title| self.0.tools.redact_text(title));
+        given.fields.iter_mut().for_each(|fields| self.0.tools.redact(fields));
     }
 }
 

@@ -96,21 +96,23 @@ impl AgentTool for TaskInput {
         match self.action {
             TaskAction::Add => {
                 let mut added =
-                    service.add_task(&request.caller, parse_task_fields(id(), self)?, true).await?;
+                    service.tasks().add(&request.caller, parse_task_fields(id(), self)?, true).await?;
                 if let Some(progress) = added.drive.take() {
                     endpoint.background().drive_claimed(progress);
                 }
                 Ok(task_changed_answer(&added.task, json!(added), "Added"))
             }
             TaskAction::Set => {
-                let task = service.change_task(&request.caller, parse_task_fields(id(), self)?).await?;
+                let task = service.tasks().change(&request.caller, parse_task_fields(id(), self)?).await?;
                 Ok(task_changed_answer(&task, json!(task), "Changed"))
             }
             TaskAction::Split => {
                 let plan = self.plan_id.as_deref().expect("the call variant requires it");
-                Ok(task_list_answer(&service.split_task(&request.caller, &id(), plan).await?))
+                Ok(task_list_answer(&service.tasks().split(&request.caller, &id(), plan).await?))
             }
-            TaskAction::List => Ok(task_list_answer(&service.tasks(self.status.map(to_task_status)).await?)),
+            TaskAction::List => {
+                Ok(task_list_answer(&service.tasks().list(self.status.map(to_task_status)).await?))
+            }
             TaskAction::Show => task_story_answer(endpoint, &id()).await,
         }
     }
@@ -185,7 +187,7 @@ fn task_list_answer(tasks: &[TaskView]) -> AgentAnswer {
 
 /// The answer that shows a task's story: its plans, executions, decisions and notes in order of time.
 pub async fn task_story_answer(endpoint: &McpEndpoint, id: &str) -> Result<AgentAnswer, Error> {
-    let mut story = endpoint.service().task_history(id).await?;
+    let mut story = endpoint.service().tasks().history(id).await?;
     story.notes.iter_mut().for_each(|note| answer::clip_value(&mut note.value));
     let unknown = || format!("Task {}, named by others.", quote::name(id));
     let mut text = AnswerText::new(story.task.as_ref().map_or_else(unknown, task_line));

@@ -10,11 +10,11 @@ use actbook_engine::note::NoteScope;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{TaskView, no_such_task};
+use super::{TaskView, Tasks, no_such_task};
 use crate::error::Error;
+use crate::service::ExecutionFilter;
 use crate::service::context::NoteView;
 use crate::service::view::{ExecutionSummary, PlanView, format_time};
-use crate::service::{ExecutionFilter, Service};
 use crate::store::tokenizer::json_to_text;
 use crate::store::{Entry, journal, notes, payloads, plans};
 
@@ -53,14 +53,14 @@ pub struct TaskHistoryEvent {
     pub execution_id: Option<String>,
 }
 
-impl Service {
+impl Tasks<'_> {
     /// The history of a task. Refused if there is no task with that id and nothing names it.
-    pub async fn task_history(&self, id: &str) -> Result<TaskHistory, Error> {
-        let row = self.task_row(id).await?;
-        let plans = plans::by_task(self.tenant, self.boundary(), id, PLANS_MAX).all(&self.db).await?;
+    pub async fn history(self, id: &str) -> Result<TaskHistory, Error> {
+        let row = self.row(id).await?;
+        let plans = plans::by_task(self.0.tenant, self.0.boundary(), id, PLANS_MAX).all(&self.0.db).await?;
         let filter = ExecutionFilter { task: Some(id.to_owned()), ..Default::default() };
-        let executions = self.list(&filter, EXECUTIONS_MAX).await?;
-        let notes = self.load_task_notes(id, &plans, &executions).await?;
+        let executions = self.0.list(&filter, EXECUTIONS_MAX).await?;
+        let notes = self.load_notes(id, &plans, &executions).await?;
         if row.is_none() && plans.is_empty() && executions.is_empty() && notes.is_empty() {
             return Err(no_such_task(id));
         }
@@ -69,7 +69,7 @@ impl Service {
             history.extend(self.history_of_stream(row.stream, None).await?);
         }
         for plan in &plans {
-            let saved = journal::by_position(self.tenant, plan.position).first(&self.db).await?;
+            let saved = journal::by_position(self.0.tenant, plan.position).first(&self.0.db).await?;
             history.extend(saved.and_then(|entry| history_event(&entry, None, None)));
         }
         for execution in &executions {
@@ -78,7 +78,7 @@ impl Service {
         history.extend(notes.iter().map(note_event));
         history.sort_by_key(|event| event.position);
         let task = match &row {
-            Some(row) => Some(self.task_view(row).await?),
+            Some(row) => Some(self.view(row).await?),
             None => None,
         };
         let subtasks = self.subtasks(id).await?;
@@ -88,14 +88,15 @@ impl Service {
 
     /// The events of one stream, with the texts from their payloads.
     async fn history_of_stream(
-        &self,
+        self,
         stream: StreamId,
         execution: Option<&str>,
     ) -> Result<Vec<TaskHistoryEvent>, Error> {
-        let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
+        let entries =
+            journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
         let positions = text_payload_positions(&entries);
         let wanted: Vec<u64> = positions.values().copied().collect();
-        let payloads = payloads::by_positions(&self.db, self.tenant, &wanted).await?.into_iter();
+        let payloads = payloads::by_positions(&self.0.db, self.0.tenant, &wanted).await?.into_iter();
         let texts: BTreeMap<u64, String> =
             payloads.filter_map(|payload| Some((payload.position, payload_text(&payload.body)?))).collect();
         let text = |entry: &Entry| texts.get(positions.get(&entry.position)?).map(String::as_str);
@@ -103,8 +104,8 @@ impl Service {
     }
 
     /// The notes of a task, its plans and its executions, oldest first.
-    async fn load_task_notes(
-        &self,
+    async fn load_notes(
+        self,
         id: &str,
         plans: &[plans::PlanRow],
         executions: &[ExecutionSummary],
@@ -114,13 +115,13 @@ impl Service {
         scopes.extend(executions.iter().map(|row| NoteScope::Execution(ExecutionId::new(row.id.as_str()))));
         let mut found = Vec::new();
         for scope in scopes {
-            let filter = notes::NoteRowFilter { scope: Some(scope), ..self.notes().filter() };
-            let rows = notes::list(self.tenant, &filter, NOTES_MAX).all(&self.db).await?;
+            let filter = notes::NoteRowFilter { scope: Some(scope), ..self.0.notes().filter() };
+            let rows = notes::list(self.0.tenant, &filter, NOTES_MAX).all(&self.0.db).await?;
             found.extend(rows.into_iter().map(|note| notes::NoteHit { rank: note.position, note }));
         }
         found.sort_by_key(|hit| hit.note.position);
         found.dedup_by_key(|hit| hit.note.position);
-        self.notes().views(&found, None).await
+        self.0.notes().views(&found, None).await
     }
 }
 

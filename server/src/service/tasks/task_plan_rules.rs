@@ -8,13 +8,12 @@ use actbook_engine::plan::Plan;
 use actbook_engine::template::{self, PlanFromTemplate};
 use serde_json::{Map, Value, json};
 
-use super::{TaskSpec, engine_task, new_salt};
+use super::{TaskSpec, Tasks, engine_task, new_salt};
 use crate::config::{PlanSource, TaskPlanRule};
 use crate::error::Error;
 use crate::ledger::{
     AddTaskReply, AddTaskRequest, DriveState, KeyedReply, SavePlanRequest, StartRequest, TaskPlanRequest,
 };
-use crate::service::Service;
 use crate::service::executions::complete_inputs;
 use crate::store::tasks;
 
@@ -29,44 +28,40 @@ pub(super) struct RuleEffects {
     pub drive: Option<DriveState>,
 }
 
-impl Service {
+impl Tasks<'_> {
     /// The ledger's request to add a task, with the plan and the start that the first matching rule creates.
-    pub(super) async fn add_task_request(
-        &self,
-        given: TaskSpec,
-        drive: bool,
-    ) -> Result<AddTaskRequest, Error> {
+    pub(super) async fn add_request(self, given: TaskSpec, drive: bool) -> Result<AddTaskRequest, Error> {
         self.refuse_id_without_project(&given.id).await?;
-        let rule = self.task_plans.iter().find(|rule| rule_matches(rule, &given));
+        let rule = self.0.task_plans.iter().find(|rule| rule_matches(rule, &given));
         let plan = match rule {
             Some(rule) => Some(self.task_plan_request(rule, &given, drive).await?),
             None => None,
         };
-        let task = engine_task(given, Some(self.project().to_owned()));
+        let task = engine_task(given, Some(self.0.project().to_owned()));
         Ok(AddTaskRequest { task, salt: new_salt(), plan })
     }
 
     /// The part of that request that saves and starts the rule's plan.
     async fn task_plan_request(
-        &self,
+        self,
         rule: &TaskPlanRule,
         given: &TaskSpec,
         drive: bool,
     ) -> Result<TaskPlanRequest, Error> {
         let plan = match &rule.source {
-            PlanSource::Plan(name) => self.plans().load(name).await?.1,
-            PlanSource::Template(name) => self.templates().plan(name).await?,
+            PlanSource::Plan(name) => self.0.plans().load(name).await?.1,
+            PlanSource::Template(name) => self.0.templates().plan(name).await?,
         };
         let document = plan_document_for_task(&plan, given)?;
-        let (save, _) = self.plans().prepare(&document, !rule.start).await?;
+        let (save, _) = self.0.plans().prepare(&document, !rule.start).await?;
         let start = if rule.start { Some(self.build_rule_start(&save, drive).await?) } else { None };
         Ok(TaskPlanRequest { save, start })
     }
 
     /// Refuses the id of a task that was written before projects existed. The ledger refuses a second task
     /// with the same id only within one project.
-    async fn refuse_id_without_project(&self, id: &str) -> Result<(), Error> {
-        if tasks::by_id_in_project(self.tenant, None, id).first(&self.db).await?.is_none() {
+    async fn refuse_id_without_project(self, id: &str) -> Result<(), Error> {
+        if tasks::by_id_in_project(self.0.tenant, None, id).first(&self.0.db).await?.is_none() {
             return Ok(());
         }
         let message = format!("there is a task `{id}` already");
@@ -74,12 +69,12 @@ impl Service {
     }
 
     /// The start of a plan that is saved by the same request.
-    async fn build_rule_start(&self, request: &SavePlanRequest, drive: bool) -> Result<StartRequest, Error> {
+    async fn build_rule_start(self, request: &SavePlanRequest, drive: bool) -> Result<StartRequest, Error> {
         let plan = request.plan.clone();
         let missing_inputs =
             |error: Error| Error::from_findings("the task lacks what its plan needs", error.findings);
         let inputs = complete_inputs(&plan, None).map_err(missing_inputs)?;
-        let terms = self.tool_policies_with_pins(&plan, &request.pins.clone().unwrap_or_default()).await?;
+        let terms = self.0.tool_policies_with_pins(&plan, &request.pins.clone().unwrap_or_default()).await?;
         // The ledger replaces this reference by that of the saved plan.
         let unsaved = actbook_engine::event::PlanRef {
             id: request.new_id.clone(),
@@ -87,12 +82,12 @@ impl Service {
             version: 1,
             digest: plan.digest,
         };
-        self.build_start(unsaved, plan, inputs, terms, drive).await
+        self.0.build_start(unsaved, plan, inputs, terms, drive).await
     }
 
     /// What the rule created, from the ledger's reply or from the stored result of a repeated request.
     pub(super) async fn rule_effects(
-        &self,
+        self,
         reply: KeyedReply<AddTaskReply>,
         drive: bool,
     ) -> Result<RuleEffects, Error> {
@@ -111,7 +106,7 @@ impl Service {
         if result.parse::<u64>().is_ok() {
             return Ok(RuleEffects::default());
         }
-        let execution = self.fold(self.find(&result).await?.stream)?;
+        let execution = self.0.fold(self.0.find(&result).await?.stream)?;
         let plan = Some(execution.plan_ref.id.to_string());
         Ok(RuleEffects { plan, started: Some(result), drive: None })
     }

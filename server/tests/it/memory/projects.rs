@@ -61,15 +61,18 @@ fn legacy_note_and_task_are_visible_to_every_project() {
         for service in [&one, &two] {
             assert_eq!(values(service, by_key("older")).await, ["ancient words"]);
             assert_eq!(values(service, by_search("ancient")).await, ["ancient words"]);
-            assert_eq!(service.task("T-0").await.unwrap().title, "ancient");
+            assert_eq!(service.tasks().get("T-0").await.unwrap().title, "ancient");
         }
         one.notes().set(&agent(), NoteSpec::new("older", "newer words")).await.unwrap();
         assert_eq!(values(&two, by_key("older")).await, ["newer words"], "the legacy note stays one note");
         let title = Some("changed".to_owned());
-        one.change_task(&agent(), TaskSpec { id: "T-0".into(), title, ..TaskSpec::default() }).await.unwrap();
-        assert_eq!(two.task("T-0").await.unwrap().title, "changed");
+        one.tasks()
+            .change(&agent(), TaskSpec { id: "T-0".into(), title, ..TaskSpec::default() })
+            .await
+            .unwrap();
+        assert_eq!(two.tasks().get("T-0").await.unwrap().title, "changed");
         let again = TaskSpec { id: "T-0".into(), ..TaskSpec::default() };
-        assert_eq!(two.add_task(&agent(), again, false).await.unwrap_err().code, "task_exists");
+        assert_eq!(two.tasks().add(&agent(), again, false).await.unwrap_err().code, "task_exists");
     });
 }
 
@@ -80,19 +83,19 @@ fn project_notes_and_tasks_are_private_until_shared() {
         let (one, two) = (all_of_one.confined(), all_of_two.confined());
         one.notes().set(&agent(), NoteSpec::new("port", "5433 here")).await.unwrap();
         let id = || TaskSpec { id: "T-1".into(), ..TaskSpec::default() };
-        one.add_task(&agent(), id(), false).await.unwrap();
+        one.tasks().add(&agent(), id(), false).await.unwrap();
         assert_eq!(values(&one, by_key("port")).await, ["5433 here"]);
         for filter in [by_key("port"), by_search("5433"), NoteFilter::default()] {
             assert!(values(&two, filter).await.is_empty());
         }
-        assert_eq!(two.task("T-1").await.unwrap_err().code, "no_such_task");
-        assert!(two.tasks(None).await.unwrap().is_empty());
+        assert_eq!(two.tasks().get("T-1").await.unwrap_err().code, "no_such_task");
+        assert!(two.tasks().list(None).await.unwrap().is_empty());
         assert_eq!(values(&all_of_two, by_key("port")).await, ["5433 here"], "a person sees both");
         assert_eq!(
             two.notes().delete(&agent(), "port", &Default::default()).await.unwrap_err().code,
             "no_such_note"
         );
-        two.add_task(&agent(), id(), false).await.unwrap();
+        two.tasks().add(&agent(), id(), false).await.unwrap();
 
         let shared = NoteSpec { everywhere: Some(true), ..NoteSpec::new("port", "5434 for all") };
         assert_eq!(one.notes().set(&agent(), shared.clone()).await.unwrap_err().code, "needs_a_person");

@@ -44,11 +44,11 @@ fn task_with_its_plan_and_start_is_atomic() {
             ),
         };
         scratch.execute(make).await;
-        fixture.service.add_task(&fixture.caller, task("B-1"), false).await.unwrap_err();
-        assert_eq!(fixture.service.task("B-1").await.unwrap_err().code, "no_such_task");
+        fixture.service.tasks().add(&fixture.caller, task("B-1"), false).await.unwrap_err();
+        assert_eq!(fixture.service.tasks().get("B-1").await.unwrap_err().code, "no_such_task");
         assert_eq!(fixture.service.plans().get("fix for B-1").await.unwrap_err().code, "no_such_plan");
         scratch.execute(drop).await;
-        let added = fixture.service.add_task(&fixture.caller, task("B-1"), false).await.unwrap();
+        let added = fixture.service.tasks().add(&fixture.caller, task("B-1"), false).await.unwrap();
         let (plan, started) = (added.plan.unwrap(), added.started.unwrap());
         assert_eq!(fixture.service.plans().get("fix for B-1").await.unwrap().0.id, plan);
         assert_eq!(fixture.service.view(&started).await.unwrap().task.as_deref(), Some("B-1"));

@@ -24,13 +24,13 @@ fn task_update_keeps_omitted_fields() {
             fields: Some(json!({ "version": 2 })),
             ..task("T-1")
         };
-        service.add_task(caller, given, false).await.unwrap();
-        assert_eq!(service.add_task(caller, task("T-1"), false).await.unwrap_err().code, "task_exists");
-        assert_eq!(service.change_task(caller, task("T-2")).await.unwrap_err().code, "no_such_task");
+        service.tasks().add(caller, given, false).await.unwrap();
+        assert_eq!(service.tasks().add(caller, task("T-1"), false).await.unwrap_err().code, "task_exists");
+        assert_eq!(service.tasks().change(caller, task("T-2")).await.unwrap_err().code, "no_such_task");
         let own = TaskSpec { parent: Some("T-1".into()), ..task("T-1") };
-        assert_eq!(service.change_task(caller, own).await.unwrap_err().code, "own_parent");
+        assert_eq!(service.tasks().change(caller, own).await.unwrap_err().code, "own_parent");
         let done = TaskSpec { status: Some(TaskStatus::Done), ..task("T-1") };
-        let view = service.change_task(caller, done).await.unwrap();
+        let view = service.tasks().change(caller, done).await.unwrap();
         assert_eq!(
             (view.status, view.priority, view.title.as_str()),
             (TaskStatus::Done, 2, "Move the database")
@@ -46,17 +46,17 @@ fn concurrent_task_updates_lose_nothing_and_rebuild_equals_live() {
     for_each_database(async |scratch| {
         let (fixture, other) =
             (ServiceFixture::open(&scratch.url).await, ServiceFixture::open(&scratch.url).await);
-        fixture.service.add_task(&fixture.caller, task("T-1"), false).await.unwrap();
+        fixture.service.tasks().add(&fixture.caller, task("T-1"), false).await.unwrap();
         let changes = (0..20).map(|number| {
             let from = if number % 2 == 0 { &fixture } else { &other };
             let change = TaskSpec { priority: Some(number), ..task("T-1") };
-            async move { from.service.change_task(&from.caller, change).await.unwrap() }
+            async move { from.service.tasks().change(&from.caller, change).await.unwrap() }
         });
         futures_util::future::join_all(changes).await;
         let plan =
             fixture::plan("steps", &[fixture::step("a", "t/ok", "word"), fixture::step("b", "t/no", "word")]);
         fixture.run(&plan, None).await;
-        fixture.service.split_task(&fixture.caller, "T-1", "steps").await.unwrap();
+        fixture.service.tasks().split(&fixture.caller, "T-1", "steps").await.unwrap();
         let live = tasks::all(TENANT).all(&scratch.db).await.unwrap();
         assert_eq!((live.len(), live[0].version), (3, 21));
         for damage in ["DELETE FROM tasks", "UPDATE tasks SET title = 'x', version = 7, priority = 5"] {
@@ -64,7 +64,7 @@ fn concurrent_task_updates_lose_nothing_and_rebuild_equals_live() {
             fixture.service.rebuild().await.unwrap();
             assert_eq!(tasks::all(TENANT).all(&scratch.db).await.unwrap(), live, "after {damage}");
         }
-        let subtasks = fixture.service.subtasks("T-1").await.unwrap();
+        let subtasks = fixture.service.tasks().subtasks("T-1").await.unwrap();
         let statuses: Vec<TaskStatus> = subtasks.iter().map(|task| task.status).collect();
         assert_eq!(statuses, [TaskStatus::Done, TaskStatus::Blocked], "subtasks follow the execution");
         fixture.assert_verifies().await;
@@ -81,14 +81,14 @@ fn subtasks_follow_a_new_plan_version() {
             service.plans().save(caller, &fixture::plan("grows", &steps).to_string(), true).await.unwrap();
         };
         let statuses = async || -> Vec<(String, TaskStatus)> {
-            let subtasks = service.subtasks("T-1").await.unwrap();
+            let subtasks = service.tasks().subtasks("T-1").await.unwrap();
             subtasks.into_iter().map(|task| (task.step.unwrap(), task.status)).collect()
         };
         let is = |step: &str, status| (step.to_owned(), status);
-        service.add_task(caller, task("T-1"), false).await.unwrap();
-        service.add_task(caller, task("T-1/d"), false).await.unwrap();
+        service.tasks().add(caller, task("T-1"), false).await.unwrap();
+        service.tasks().add(caller, task("T-1/d"), false).await.unwrap();
         save(&["a", "b"]).await;
-        service.split_task(caller, "T-1", "grows").await.unwrap();
+        service.tasks().split(caller, "T-1", "grows").await.unwrap();
         save(&["b", "c"]).await;
         let expected = [is("a", TaskStatus::Cancelled), is("b", TaskStatus::Open), is("c", TaskStatus::Open)];
         assert_eq!(statuses().await, expected, "a removed step's subtask is cancelled, a new one is added");
