@@ -96,7 +96,7 @@ pub use templates::{
     shipped_templates,
 };
 pub use times::{DayEdge, parse_time};
-pub use tools::ToolCallResult;
+pub use tools::{ToolCallResult, ToolCatalog};
 
 /// Length of a session name: enough random characters to tell the clients of one day apart.
 const SESSION_CHARS: usize = 6;
@@ -215,6 +215,10 @@ impl Service {
 
     pub fn tasks(&self) -> Tasks<'_> {
         Tasks(self)
+    }
+
+    pub fn catalog(&self) -> ToolCatalog<'_> {
+        ToolCatalog(self)
     }
 
     /// The database's kind and location, without its password.

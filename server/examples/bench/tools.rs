@@ -203,7 +203,7 @@ async fn measure_crowd(measurements: &mut Measurements, service: &Service) -> an
     let arguments = |_: usize| json!({ "sleep_ms": CROWD_CALL_TIME.as_millis() as u64 });
     let ideal = CROWD_EXECUTIONS as f64 * CROWD_CALL_TIME.as_secs_f64() / CONCURRENCY as f64;
     let took = run_plan(service, &plan("crowd", 1, arguments), CROWD_EXECUTIONS).await? / ideal;
-    let answer = service.call_tool("echo/echo", json!({ "peak": true }), Duration::from_secs(5)).await;
+    let answer = service.catalog().call("echo/echo", json!({ "peak": true }), Duration::from_secs(5)).await;
     let peak = answer.output.and_then(|output| output["peak"].as_f64()).unwrap_or(f64::NAN);
     measurements.record("tools.crowd_over_ideal", took);
     measurements.record("tools.crowd_peak", peak);

@@ -104,7 +104,7 @@ async fn check_journal_head(session: &Session) -> Result<DoctorCheck, Error> {
 }
 
 fn check_config(session: &Session) -> DoctorCheck {
-    let servers = session.service.server_names().len();
+    let servers = session.service.catalog().server_names().len();
     match &session.config.file {
         Some(file) => DoctorCheck::passed("config", format!("{}, {servers} servers", file.display())),
         None => DoctorCheck::problem(
@@ -141,7 +141,7 @@ fn try_write(folder: &Path) -> std::io::Result<()> {
 }
 
 async fn check_servers(session: &Session) -> Vec<DoctorCheck> {
-    let names = session.service.server_names();
+    let names = session.service.catalog().server_names();
     join_all(names.iter().map(|name| check_server(session, name))).await
 }
 
@@ -149,9 +149,9 @@ async fn check_servers(session: &Session) -> Vec<DoctorCheck> {
 /// have.
 async fn check_server(session: &Session, name: &str) -> DoctorCheck {
     let started = Instant::now();
-    let listed = session.service.list_server_tools(name).await;
+    let listed = session.service.catalog().list_server(name).await;
     let took = times::elapsed_text(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
-    let misnamed = session.service.unknown_configured_tools(name).await;
+    let misnamed = session.service.catalog().unknown_configured_tools(name).await;
     match listed.error {
         None if let Some((tool, meant)) = misnamed.first() => {
             let cure = meant.as_ref().map_or_else(
@@ -165,7 +165,7 @@ async fn check_server(session: &Session, name: &str) -> DoctorCheck {
             )
         }
         None => {
-            let state = session.service.server_state(name).map(|state| state_text(&state));
+            let state = session.service.catalog().server_state(name).map(|state| state_text(&state));
             let state = state.unwrap_or_default();
             DoctorCheck::passed(
                 "server",

@@ -52,7 +52,7 @@ pub async fn start_and_follow(
     let events = Events::open()?.with_values(flags.verbose);
     if flags.verbose && !session.output.json {
         let output = session.output.clone();
-        session.service.pass_on_command_output(Arc::new(move |tool: &str, line: &str| {
+        session.service.catalog().pass_on_command_output(Arc::new(move |tool: &str, line: &str| {
             output.line(format_args!("  {} {line}", painted(QUIET, format_args!("{tool} │"))));
         }));
     }

@@ -30,7 +30,7 @@ pub async fn tools(session: &Session, subcommand: ToolsSubcommand) -> CommandRes
 
 /// Prints the tools of all servers, or of one; `Exit::Failed` if a server cannot be reached.
 async fn list(session: &Session, only: Option<&str>) -> CommandResult {
-    let names = session.service.server_names();
+    let names = session.service.catalog().server_names();
     let is_known = |only: &&str| {
         session.config.disabled_servers.contains(*only) || names.iter().any(|name| name == only)
     };
@@ -38,7 +38,7 @@ async fn list(session: &Session, only: Option<&str>) -> CommandResult {
         let cure = format!("there are: {}", names.join(", "));
         return Err(Error::new("no_such_server", format!("there is no server `{only}`"), cure));
     }
-    let mut servers = session.service.list_tools().await;
+    let mut servers = session.service.catalog().list().await;
     servers.retain(|server| only.is_none_or(|only| server.server == only));
     let output = &session.output;
     let stats = session.service.tool_call_stats(None).await?;
@@ -131,8 +131,8 @@ struct ToolDocument<'a> {
 
 /// Prints one tool: description, hints, the operator's settings, call statistics, schemas.
 async fn show(session: &Session, name: &str) -> CommandResult {
-    let tool = session.service.tool(name).await?;
-    let standing = session.service.tool_policy_view(name, &tool)?;
+    let tool = session.service.catalog().get(name).await?;
+    let standing = session.service.catalog().policy_view(name, &tool)?;
     let seen = session.service.tool_call_stats(None).await?.tools.remove(&tool.name);
     let output = &session.output;
     if output.json {
@@ -249,7 +249,7 @@ fn print_schema(output: &Output, title: &str, schema: &Value) {
 
 /// Accepts the tool's current definition for every plan.
 async fn accept(session: &Session, name: &str, reason: Option<String>) -> CommandResult {
-    let accepted = session.service.accept_tool(&session.caller, name, reason).await?;
+    let accepted = session.service.catalog().accept(&session.caller, name, reason).await?;
     let output = &session.output;
     if output.json {
         output.document(&accepted);
@@ -263,8 +263,8 @@ async fn accept(session: &Session, name: &str, reason: Option<String>) -> Comman
 
 /// Calls a tool outside any plan and journal; `Exit::Failed` unless it succeeded.
 async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) -> CommandResult {
-    session.service.tool(name).await?;
-    let called = session.service.call_tool(name, arguments, Duration::from_millis(timeout_ms)).await;
+    session.service.catalog().get(name).await?;
+    let called = session.service.catalog().call(name, arguments, Duration::from_millis(timeout_ms)).await;
     let output = &session.output;
     let exit = if called.outcome == Outcome::Succeeded { Exit::Done } else { Exit::Failed };
     if output.json {

@@ -40,7 +40,7 @@ impl Client {
 
     /// All tools that a plan can name here, by server.
     pub async fn tools(&self) -> Vec<ServerTools> {
-        self.service().list_tools().await
+        self.service().catalog().list().await
     }
 
     /// Starts an execution of a saved plan, by name or id, and returns its view at once; it runs in the

@@ -206,7 +206,7 @@ async fn matching_tools_text(service: &Service, goal: &str) -> String {
         .filter(|word| word.len() > 3)
         .map(str::to_lowercase)
         .collect();
-    let servers = service.list_tools().await;
+    let servers = service.catalog().list().await;
     let mut tools: Vec<(usize, &ToolInfo)> = servers
         .iter()
         .flat_map(|server| &server.tools)

@@ -97,7 +97,7 @@ impl Service {
         output: Option<Value>,
     ) -> ExecutionCommandResult {
         if answer == StepAnswer::Retry {
-            self.move_pin_to_accepted(caller, id, &step).await?;
+            self.catalog().move_pin_to_accepted(caller, id, &step).await?;
         }
         let approves = self.is_approver(caller, id).await?;
         let command = Command::Decide { step, answer, reason, output, arguments: None, approves };
@@ -118,7 +118,7 @@ impl Service {
     ) -> ExecutionCommandResult {
         if self.previous_result(caller).await?.is_none() {
             self.require_fitting_arguments(id, &step, answer, &arguments).await?;
-            self.move_pin_to_accepted(caller, id, &step).await?;
+            self.catalog().move_pin_to_accepted(caller, id, &step).await?;
         }
         let approves = self.is_approver(caller, id).await?;
         let arguments = Some(arguments);

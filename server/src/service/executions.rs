@@ -69,7 +69,7 @@ impl Service {
         drive: bool,
     ) -> Result<StartedExecution, Error> {
         let inputs = complete_inputs(&plan, inputs)?;
-        let terms = self.load_tool_policies(&reference, &plan).await?;
+        let terms = self.catalog().load_policies(&reference, &plan).await?;
         let start = self.build_start(reference, plan, inputs, terms, drive).await?;
         match self.submit(caller, start).await? {
             KeyedReply::First(progress) => Ok(StartedExecution::of(progress, true)),

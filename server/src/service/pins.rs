@@ -13,9 +13,9 @@ use actbook_engine::tool_policy::{RetryLimits, ToolPolicies, ToolPolicy};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Service;
 use super::plans::named_tools;
 use super::redact::tool_part;
+use super::tools::ToolCatalog;
 use crate::caller::Caller;
 use crate::config::{RetryConfig, ToolConfig};
 use crate::error::Error;
@@ -43,28 +43,24 @@ pub struct AcceptedTool {
     pub fresh: bool,
 }
 
-impl Service {
+impl ToolCatalog<'_> {
     /// The policy and pin of each tool of a saved plan, for a new execution. Refused if a tool's definition
     /// differs from the one that the plan was saved with and was not accepted since.
-    pub(super) async fn load_tool_policies(
-        &self,
-        reference: &PlanRef,
-        plan: &Plan,
-    ) -> Result<ToolPolicies, Error> {
-        let pins = self.ledger.with_library(|library| library.pins(reference).cloned())?;
-        self.tool_policies_with_pins(plan, &pins.unwrap_or_default()).await
+    pub(super) async fn load_policies(self, reference: &PlanRef, plan: &Plan) -> Result<ToolPolicies, Error> {
+        let pins = self.0.ledger.with_library(|library| library.pins(reference).cloned())?;
+        self.policies_with_pins(plan, &pins.unwrap_or_default()).await
     }
 
     /// Like `load_tool_policies`, for a plan that was checked against the definitions in `pins`.
-    pub(super) async fn tool_policies_with_pins(
-        &self,
+    pub(super) async fn policies_with_pins(
+        self,
         plan: &Plan,
         pins: &ToolPins,
     ) -> Result<ToolPolicies, Error> {
         let names: BTreeSet<String> =
             named_tools(plan).into_iter().map(|(_, tool)| tool.to_owned()).collect();
-        let described = self.tools.describe_all(&names).await;
-        let accepted: BTreeMap<String, Digest> = self.ledger.with_library(|library| {
+        let described = self.0.tools.describe_all(&names).await;
+        let accepted: BTreeMap<String, Digest> = self.0.ledger.with_library(|library| {
             names.iter().filter_map(|name| Some((name.clone(), library.accepted_definition(name)?))).collect()
         })?;
         let mut terms = ToolPolicies::new();
@@ -74,7 +70,7 @@ impl Service {
             }
             let live = described.get(tool).and_then(|described| described.as_ref().ok());
             let pin = self.resolve_pin(tool, live, pins.get(tool), accepted.get(tool)).await?;
-            let of_tool = ToolPolicy { pin, ..self.tool_policy(tool, live.map(|info| &info.annotations)) };
+            let of_tool = ToolPolicy { pin, ..self.policy(tool, live.map(|info| &info.annotations)) };
             terms.insert(tool.to_owned(), of_tool);
         }
         terms.retain(|_, of_tool| *of_tool != ToolPolicy::default());
@@ -84,23 +80,23 @@ impl Service {
     /// Moves the pin of a step's tool to the definition that the operator has accepted since, if that is the
     /// live one, so that a retry uses it.
     pub(super) async fn move_pin_to_accepted(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         step: &str,
     ) -> Result<(), Error> {
-        let stream = self.find(id).await?.stream;
-        let execution = self.fold(stream)?;
+        let stream = self.0.find(id).await?.stream;
+        let execution = self.0.fold(stream)?;
         let tool = execution.plan.find_step(step).and_then(|no| execution.plan.step(no).tool());
         let Some((tool, pin)) = tool.and_then(|tool| Some((tool, execution.tool_policies.get(tool)?.pin?)))
         else {
             return Ok(());
         };
-        let accepted = self.ledger.with_library(|library| library.accepted_definition(tool))?;
+        let accepted = self.0.ledger.with_library(|library| library.accepted_definition(tool))?;
         let Some(accepted) = accepted.filter(|accepted| *accepted != pin) else { return Ok(()) };
-        if self.tools.describe(tool).await.is_ok_and(|live| live.digest == accepted) {
+        if self.0.tools.describe(tool).await.is_ok_and(|live| live.digest == accepted) {
             let command = Command::MovePin { tool: tool.to_owned(), digest: accepted };
-            self.ledger.command(&self.journaled_actor(caller), stream, command).await?;
+            self.0.ledger.command(&self.0.journaled_actor(caller), stream, command).await?;
         }
         Ok(())
     }
@@ -108,7 +104,7 @@ impl Service {
     /// The pin for a new execution: the live definition. Refused if that differs from `pinned` and is not
     /// `accepted`. If the server cannot be reached, `pinned` stays and is compared when the tool is called.
     async fn resolve_pin(
-        &self,
+        self,
         tool: &str,
         live: Option<&ToolInfo>,
         pinned: Option<&Digest>,
@@ -119,7 +115,7 @@ impl Service {
         };
         match pinned {
             Some(pinned) if *pinned != digest && accepted != Some(&digest) => {
-                let was = rows::by_digest(self.tenant, &pinned.to_string()).first(&self.db).await?;
+                let was = rows::by_digest(self.0.tenant, &pinned.to_string()).first(&self.0.db).await?;
                 Err(tool_changed_error(tool, was.as_ref(), &self.redact_copy(&info.object)))
             }
             Some(_) | None => Ok(Some(digest)),
@@ -127,10 +123,10 @@ impl Service {
     }
 
     /// The policy of a tool from the operator's config and the hints of a trusted server; without a pin.
-    pub(super) fn tool_policy(&self, tool: &str, hints: Option<&Annotations>) -> ToolPolicy {
-        let ToolConfig { timeout, idempotent, read_only, approval, retry } = self.tools.tool_config(tool);
+    pub(super) fn policy(self, tool: &str, hints: Option<&Annotations>) -> ToolPolicy {
+        let ToolConfig { timeout, idempotent, read_only, approval, retry } = self.0.tools.tool_config(tool);
         let server = tool.split('/').next().unwrap_or(tool);
-        let hints = hints.filter(|_| self.tools.trusts_hints_of(server));
+        let hints = hints.filter(|_| self.0.tools.trusts_hints_of(server));
         let applies = |hint: Option<bool>, config: Option<bool>| hint == Some(true) && config != Some(false);
         ToolPolicy {
             pin: None,
@@ -146,41 +142,41 @@ impl Service {
     }
 
     /// What the operator says about a tool: trust, policy and the accepted definition.
-    pub fn tool_policy_view(&self, name: &str, info: &ToolInfo) -> Result<ToolPolicyView, Error> {
-        let terms = self.tool_policy(name, Some(&info.annotations));
-        let trusted = self.tools.trusts_hints_of(name.split('/').next().unwrap_or_default());
-        let accepted = self.ledger.with_library(|library| library.accepted_definition(name))?;
+    pub fn policy_view(self, name: &str, info: &ToolInfo) -> Result<ToolPolicyView, Error> {
+        let terms = self.policy(name, Some(&info.annotations));
+        let trusted = self.0.tools.trusts_hints_of(name.split('/').next().unwrap_or_default());
+        let accepted = self.0.ledger.with_library(|library| library.accepted_definition(name))?;
         Ok(ToolPolicyView { trusted, terms, accepted })
     }
 
     /// Accepts a tool's current definition for every plan, including those pinned to an older one.
-    pub async fn accept_tool(
-        &self,
+    pub async fn accept(
+        self,
         caller: &Caller,
         name: &str,
         reason: Option<String>,
     ) -> Result<AcceptedTool, Error> {
-        self.refuse_secret_name("the tool's name", tool_part(name))?;
-        let info = self.tool(name).await?;
+        self.0.refuse_secret_name("the tool's name", tool_part(name))?;
+        let info = self.get(name).await?;
         let Some(digest) = info.pin() else {
             let message = format!("`{name}` is part of this process and has no definition to accept");
             return Err(Error::new("nothing_to_accept", message, "accept tools of servers and commands"));
         };
-        let request = AcceptToolRequest { digest, tool: self.tool_row(&info), reason };
-        let fresh = matches!(self.submit(caller, request).await?, KeyedReply::First(true));
+        let request = AcceptToolRequest { digest, tool: self.row(&info), reason };
+        let fresh = matches!(self.0.submit(caller, request).await?, KeyedReply::First(true));
         Ok(AcceptedTool { tool: info.name, digest, fresh })
     }
 
     /// The row that stores a tool's definition for later comparison, redacted: a server may put secrets into
     /// it.
-    pub(super) fn tool_row(&self, info: &ToolInfo) -> ToolRow {
+    pub(super) fn row(self, info: &ToolInfo) -> ToolRow {
         let object = self.redact_copy(&info.object).to_string();
         ToolRow { digest: info.digest.to_string(), name: info.name.clone(), definition: object }
     }
 
-    fn redact_copy(&self, object: &Value) -> Value {
+    fn redact_copy(self, object: &Value) -> Value {
         let mut object = object.clone();
-        self.tools.redact(&mut object);
+        self.0.tools.redact(&mut object);
         object
     }
 }

@@ -28,7 +28,7 @@ impl DescribedTools {
 
     /// Rows that store the definitions of the pinned tools.
     pub(super) fn tool_rows(&self, service: &Service) -> Vec<ToolRow> {
-        self.0.values().filter(|info| info.pin().is_some()).map(|info| service.tool_row(info)).collect()
+        self.0.values().filter(|info| info.pin().is_some()).map(|info| service.catalog().row(info)).collect()
     }
 
     /// The operator's policy for each tool of a plan, without pins.
@@ -37,7 +37,7 @@ impl DescribedTools {
         // Tools that agents call are not described, but the operator's config may have policies for them.
         let agent_tools = plan.steps.iter().filter_map(|step| step.tool());
         let tools = named_tools(plan).into_iter().map(|(_, tool)| tool).chain(agent_tools);
-        tools.map(|tool| (tool.to_owned(), service.tool_policy(tool, hints(tool)))).collect()
+        tools.map(|tool| (tool.to_owned(), service.catalog().policy(tool, hints(tool)))).collect()
     }
 }
 
@@ -75,7 +75,7 @@ impl Plans<'_> {
         let servers: BTreeSet<&str> = names.iter().filter_map(|name| Some(name.split_once('/')?.0)).collect();
         let mut findings = Vec::new();
         for server in servers {
-            for (tool, meant) in self.0.unknown_configured_tools(server).await {
+            for (tool, meant) in self.0.catalog().unknown_configured_tools(server).await {
                 let path = format!("config: servers.{server}.tools.{tool}");
                 let message = format!("the server `{server}` has no tool `{tool}`");
                 let cure = meant.map_or_else(
@@ -102,7 +102,7 @@ impl Plans<'_> {
         let meant = match error {
             CatalogError::Unreachable { .. } => return "`actbook doctor` looks at every server".to_owned(),
             CatalogError::Untrusted(_) => {
-                return self.0.untrusted_config().map(|error| error.cure).unwrap_or_default();
+                return self.0.catalog().untrusted_config().map(|error| error.cure).unwrap_or_default();
             }
             CatalogError::UnknownTool { server, .. } => {
                 let listed = self.0.tools.list_server(server).await;

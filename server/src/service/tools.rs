@@ -24,33 +24,38 @@ pub struct ToolCallResult {
     pub message: Option<String>,
 }
 
-impl Service {
+/// The tools that plans can call: their descriptions, accepted definitions and direct calls.
+#[derive(Clone, Copy, Debug)]
+pub struct ToolCatalog<'a>(pub(super) &'a Service);
+
+impl ToolCatalog<'_> {
     /// Every configured server with its tools, or the error why they could not be listed.
-    pub async fn list_tools(&self) -> Vec<ServerTools> {
-        self.tools.list_servers().await.into_iter().map(|server| self.redact_server(server)).collect()
+    pub async fn list(self) -> Vec<ServerTools> {
+        self.0.tools.list_servers().await.into_iter().map(|server| self.redact_server(server)).collect()
     }
 
     /// Tools that the config names and a server does not have, each with the nearest name that it has. Empty
     /// if the server cannot be listed.
-    pub async fn unknown_configured_tools(&self, server: &str) -> Vec<(String, Option<String>)> {
-        let configured = self.tools.configured_tools(server);
+    pub async fn unknown_configured_tools(self, server: &str) -> Vec<(String, Option<String>)> {
+        let configured = self.0.tools.configured_tools(server);
         if configured.is_empty() {
             return Vec::new();
         }
-        let listed = self.tools.list_server(server).await;
+        let listed = self.0.tools.list_server(server).await;
         let known = || listed.tools.iter().filter_map(|tool| tool.name.split_once('/')).map(|(_, name)| name);
         let unknown = configured.into_iter().filter(|name| !known().any(|known| known == name));
         let unknown = unknown.filter(|_| listed.error.is_none());
-        let nearest_name = |name: &str| nearest(name, known()).map(|name| self.redact_name(name.to_owned()));
+        let nearest_name =
+            |name: &str| nearest(name, known()).map(|name| self.0.redact_name(name.to_owned()));
         unknown.map(|name| (name.clone(), nearest_name(&name))).collect()
     }
 
     /// One server with its tools, or the error why they could not be listed.
-    pub async fn list_server_tools(&self, server: &str) -> ServerTools {
-        self.redact_server(self.tools.list_server(server).await)
+    pub async fn list_server(self, server: &str) -> ServerTools {
+        self.redact_server(self.0.tools.list_server(server).await)
     }
 
-    fn redact_server(&self, server: ServerTools) -> ServerTools {
+    fn redact_server(self, server: ServerTools) -> ServerTools {
         ServerTools {
             tools: server.tools.into_iter().map(|info| self.redact_tool_info(info)).collect(),
             ..server
@@ -60,40 +65,40 @@ impl Service {
     /// Redacts a tool's name and description: a server may repeat secrets there that it was given. The
     /// server's part of the name is the config's and stays. Sets `needs_approval` first: the config knows the
     /// tool by the name that is redacted here.
-    fn redact_tool_info(&self, mut info: ToolInfo) -> ToolInfo {
-        info.needs_approval = self.tools.tool_config(&info.name).approval == Some(true);
+    fn redact_tool_info(self, mut info: ToolInfo) -> ToolInfo {
+        info.needs_approval = self.0.tools.tool_config(&info.name).approval == Some(true);
         info.name = match info.name.split_once('/') {
-            Some((server, tool)) => format!("{server}/{}", self.redact_name(tool.to_owned())),
-            None => self.redact_name(info.name),
+            Some((server, tool)) => format!("{server}/{}", self.0.redact_name(tool.to_owned())),
+            None => self.0.redact_name(info.name),
         };
         let texts = [&mut info.title, &mut info.description];
-        texts.into_iter().flatten().for_each(|text| self.tools.redact_text(text));
-        self.tools.redact(&mut info.input_schema);
-        info.output_schema.iter_mut().for_each(|schema| self.tools.redact(schema));
-        info.hidden.iter_mut().for_each(|place| self.tools.redact_text(place));
+        texts.into_iter().flatten().for_each(|text| self.0.tools.redact_text(text));
+        self.0.tools.redact(&mut info.input_schema);
+        info.output_schema.iter_mut().for_each(|schema| self.0.tools.redact(schema));
+        info.hidden.iter_mut().for_each(|place| self.0.tools.redact_text(place));
         info
     }
 
     /// The state of an MCP server in this process. `None`: there is no MCP server of that name.
-    pub fn server_state(&self, name: &str) -> Option<ServerState> {
-        self.tools.server_state(name)
+    pub fn server_state(self, name: &str) -> Option<ServerState> {
+        self.0.tools.server_state(name)
     }
 
     /// Passes on what commands of the config write while they run in this process.
-    pub fn pass_on_command_output(&self, receiver: OnCommandOutput) {
-        self.tools.pass_on_command_output(receiver);
+    pub fn pass_on_command_output(self, receiver: OnCommandOutput) {
+        self.0.tools.pass_on_command_output(receiver);
     }
 
-    pub fn server_names(&self) -> Vec<String> {
-        self.tools.server_names()
+    pub fn server_names(self) -> Vec<String> {
+        self.0.tools.server_names()
     }
 
     /// The description of a tool, by `server/tool`.
-    pub async fn tool(&self, name: &str) -> Result<ToolInfo, Error> {
-        match self.tools.describe(name).await {
+    pub async fn get(self, name: &str) -> Result<ToolInfo, Error> {
+        match self.0.tools.describe(name).await {
             Ok(info) => {
                 let mut info = self.redact_tool_info(info);
-                self.tools.redact(Arc::make_mut(&mut info.object));
+                self.0.tools.redact(Arc::make_mut(&mut info.object));
                 Ok(info)
             }
             Err(error) => Err(self.no_such_tool(name, &error).await),
@@ -101,25 +106,25 @@ impl Service {
     }
 
     /// The refusal of a tool that cannot be described.
-    async fn no_such_tool(&self, name: &str, error: &CatalogError) -> Error {
-        let mut cure = self.plans().unknown_tool_cure(name, error).await;
-        self.tools.redact_text(&mut cure);
+    async fn no_such_tool(self, name: &str, error: &CatalogError) -> Error {
+        let mut cure = self.0.plans().unknown_tool_cure(name, error).await;
+        self.0.tools.redact_text(&mut cure);
         Error::new(catalog_error_code(error), error.to_string(), cure)
     }
 
     /// The error with which everything that needs a server is refused while the config is not trusted.
     /// `None`: the config is trusted.
-    pub fn untrusted_config(&self) -> Option<Error> {
-        self.tools.withheld_config().map(Error::from)
+    pub fn untrusted_config(self) -> Option<Error> {
+        self.0.tools.withheld_config().map(Error::from)
     }
 
     /// Calls a tool by hand, outside of any execution.
-    pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCallResult {
+    pub async fn call(self, name: &str, arguments: Value, timeout: Duration) -> ToolCallResult {
         let key = random::id();
         let (tool, carry) = (name.to_owned(), Default::default());
         let call = Call { tool, arguments, pin: None, key, timeout, context: carry, origin: None };
         let started = Instant::now();
-        let ended = self.tools.call(call, |_| {}, std::future::pending()).await;
+        let ended = self.0.tools.call(call, |_| {}, std::future::pending()).await;
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (outcome, category, message, output) = match ended {
             CallOutcome::Succeeded { output } => (Outcome::Succeeded, None, None, Some(output)),

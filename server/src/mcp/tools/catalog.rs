@@ -53,12 +53,12 @@ impl AgentTool for ListToolsInput {
 
     /// Err: the config is not trusted.
     async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
-        if let Some(refused) = endpoint.service().untrusted_config() {
+        if let Some(refused) = endpoint.service().catalog().untrusted_config() {
             return Err(refused);
         }
         let servers = match &self.server {
-            Some(server) => vec![endpoint.service().list_server_tools(server).await],
-            None => endpoint.service().list_tools().await,
+            Some(server) => vec![endpoint.service().catalog().list_server(server).await],
+            None => endpoint.service().catalog().list().await,
         };
         let words: Vec<String> =
             self.search.iter().flat_map(|search| search.split_whitespace()).map(str::to_lowercase).collect();

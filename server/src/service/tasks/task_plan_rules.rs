@@ -74,7 +74,8 @@ impl Tasks<'_> {
         let missing_inputs =
             |error: Error| Error::from_findings("the task lacks what its plan needs", error.findings);
         let inputs = complete_inputs(&plan, None).map_err(missing_inputs)?;
-        let terms = self.0.tool_policies_with_pins(&plan, &request.pins.clone().unwrap_or_default()).await?;
+        let terms =
+            self.0.catalog().policies_with_pins(&plan, &request.pins.clone().unwrap_or_default()).await?;
         // The ledger replaces this reference by that of the saved plan.
         let unsaved = actbook_engine::event::PlanRef {
             id: request.new_id.clone(),
