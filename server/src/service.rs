@@ -80,7 +80,7 @@ pub use figures::{
     CalibrationBucket, DurationPercentiles, ExecutionFigures, FailureFigures, LongestStep, PeriodFigures,
     PeriodLength, PlanFigures, RetryFigures, Stats, StatsFilter, ToolFigures, WaitFigures,
 };
-pub use journal::{CleanupReport, VerifyFailure, VerifyReport};
+pub use journal::{CleanupReport, Journal, VerifyFailure, VerifyReport};
 pub use pins::{AcceptedTool, ToolPolicyView};
 pub use plan_versions::PlanFilter;
 pub use plans::{CheckedPlan, Plans, SavedPlan};
@@ -219,6 +219,10 @@ impl Service {
 
     pub fn catalog(&self) -> ToolCatalog<'_> {
         ToolCatalog(self)
+    }
+
+    pub fn journal(&self) -> Journal<'_> {
+        Journal(self)
     }
 
     /// The database's kind and location, without its password.

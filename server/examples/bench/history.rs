@@ -24,7 +24,7 @@ pub async fn write_rare_entries(url: &str) -> anyhow::Result<Value> {
         let act = ActionRecord { facts, ..ActionRecord::default() };
         service.record_action(&Caller::new("agent:rare"), act).await?;
     }
-    let (position, _) = service.head().await?;
+    let (position, _) = service.journal().head().await?;
     Ok(json!({ "position": position }))
 }
 
@@ -36,7 +36,7 @@ pub async fn time_first_queries(url: &str) -> anyhow::Result<Value> {
         let start = Instant::now();
         let filter = JournalFilter { actor: Some("agent:rare".into()), ..Default::default() };
         anyhow::ensure!(
-            service.journal(&filter, PAGE).await?.len() as u64 == PAGE,
+            service.journal().list(&filter, PAGE).await?.len() as u64 == PAGE,
             "the rare ones are found"
         );
         times_ms.push(start.elapsed().as_secs_f64() * 1000.0);
@@ -44,7 +44,7 @@ pub async fn time_first_queries(url: &str) -> anyhow::Result<Value> {
     for _ in 0..2 {
         let start = Instant::now();
         anyhow::ensure!(
-            service.stats(&StatsFilter::default()).await?.executions.total > 0,
+            service.journal().stats(&StatsFilter::default()).await?.executions.total > 0,
             "there are figures"
         );
         times_ms.push(start.elapsed().as_secs_f64() * 1000.0);

@@ -124,7 +124,7 @@ async fn run_story(session: &Session, scratch: &ScratchFolder) -> CommandResult 
         format!("{} the folder is not as before.", painted(BAD, "✗"))
     });
     story.chapter("The journal");
-    let verified = session.service.verify().await?;
+    let verified = session.service.journal().verify().await?;
     if session.output.json {
         let shown = json!({ "folder_as_before": as_before, "verified": verified, "execution": undone });
         session.output.entry(&shown);

@@ -96,7 +96,7 @@ fn size_text(count: u64) -> String {
 
 /// The journal's head position and the beginning of its hash; the entries are not verified.
 async fn check_journal_head(session: &Session) -> Result<DoctorCheck, Error> {
-    let (position, hash) = session.service.head().await?;
+    let (position, hash) = session.service.journal().head().await?;
     Ok(DoctorCheck::passed(
         "journal",
         format!("head at position {position}, {}… (`actbook verify` checks it whole)", &hash[..16]),

@@ -30,11 +30,11 @@ pub async fn journal(session: &Session, args: JournalArgs) -> CommandResult {
     if args.newest || args.tail.is_some() {
         return print_newest(session, &args, filter).await;
     }
-    let (_listening, mut appended) = session.service.subscribe_journal()?;
+    let (_listening, mut appended) = session.service.journal().subscribe()?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     loop {
         while left > 0 && !session.output.is_closed() {
-            let page = session.service.journal(&filter, left.min(PAGE_ENTRIES)).await?;
+            let page = session.service.journal().list(&filter, left.min(PAGE_ENTRIES)).await?;
             let Some(last) = page.last() else { break };
             filter.after = last.position;
             left -= page.len() as u64;
@@ -64,7 +64,7 @@ async fn print_newest(session: &Session, args: &JournalArgs, mut filter: Journal
     filter.after = 0;
     let mut left = args.tail.or(args.limit).unwrap_or(u64::MAX);
     while left > 0 && !session.output.is_closed() {
-        let page = session.service.journal_newest(&filter, before, left.min(PAGE_ENTRIES)).await?;
+        let page = session.service.journal().list_newest(&filter, before, left.min(PAGE_ENTRIES)).await?;
         let Some(last) = page.last() else {
             if before.is_none() {
                 session.output.notice(NOTHING_FITS);
@@ -184,7 +184,7 @@ fn field_text(name: &str, value: &Value) -> String {
 
 /// Verifies the whole journal of the database.
 pub async fn verify(session: &Session) -> CommandResult {
-    let verified = session.service.verify().await?;
+    let verified = session.service.journal().verify().await?;
     Ok(print_verified(&session.output, &verified, "the journal"))
 }
 

@@ -25,7 +25,7 @@ pub async fn stats(session: &Session, args: args::StatsArgs) -> CommandResult {
         task: args.task,
         within: args.project,
     };
-    let stats = session.service.stats(&filter).await?;
+    let stats = session.service.journal().stats(&filter).await?;
     let output = &session.output;
     if output.json {
         output.document(&stats);

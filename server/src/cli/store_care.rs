@@ -40,14 +40,14 @@ impl Write for StdoutLines<'_> {
 pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> CommandResult {
     let Some(file) = file else {
         let mut stdout = BufWriter::new(StdoutLines { output: &session.output, partial_line: Vec::new() });
-        session.service.export(id, &mut stdout).await?;
+        session.service.journal().export(id, &mut stdout).await?;
         return Ok(Exit::Done);
     };
     let failed = |error: io::Error| {
         Error::new("io", format!("{} cannot be written: {error}", file.display()), "choose another file")
     };
     let mut to = BufWriter::new(create_private(file).map_err(failed)?);
-    let exported = session.service.export(id, &mut to).await?;
+    let exported = session.service.journal().export(id, &mut to).await?;
     to.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
     let text = format!(
         "{} entries written; `actbook verify {}` checks them anywhere",
@@ -70,20 +70,20 @@ fn create_private(file: &Path) -> io::Result<File> {
 
 /// Rebuilds the projections from the journal.
 pub async fn rebuild(session: &Session) -> CommandResult {
-    let rows = session.service.rebuild().await?;
+    let rows = session.service.journal().rebuild().await?;
     print_result(&session.output, &json!({ "rows": rows }), format!("{rows} rows replayed from the journal"))
 }
 
 /// Copies the database to a new file.
 pub async fn backup(session: &Session, file: &Path) -> CommandResult {
-    session.service.backup(file).await?;
+    session.service.journal().backup(file).await?;
     print_result(&session.output, &json!({ "file": file }), format!("copied to {}", file.display()))
 }
 
 /// Erases the payloads of executions that ended more than `older_than_ms` ago; `dry_run` only counts them.
 pub async fn cleanup(session: &Session, older_than_ms: i64, dry_run: bool) -> CommandResult {
     let before = times::now_ms().saturating_sub(older_than_ms);
-    let cleaned = session.service.cleanup(&session.caller, before, dry_run).await?;
+    let cleaned = session.service.journal().cleanup(&session.caller, before, dry_run).await?;
     let would = if dry_run { "would be " } else { "" };
     let acts = match cleaned.acts {
         0 => String::new(),

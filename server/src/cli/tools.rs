@@ -41,7 +41,7 @@ async fn list(session: &Session, only: Option<&str>) -> CommandResult {
     let mut servers = session.service.catalog().list().await;
     servers.retain(|server| only.is_none_or(|only| server.server == only));
     let output = &session.output;
-    let stats = session.service.tool_call_stats(None).await?;
+    let stats = session.service.journal().tool_call_stats(None).await?;
     let disabled = session.config.disabled_servers.iter();
     let disabled: Vec<&String> = disabled.filter(|name| only.is_none_or(|only| only == *name)).collect();
     let reachable = servers.iter().all(|server| server.error.is_none());
@@ -133,7 +133,7 @@ struct ToolDocument<'a> {
 async fn show(session: &Session, name: &str) -> CommandResult {
     let tool = session.service.catalog().get(name).await?;
     let standing = session.service.catalog().policy_view(name, &tool)?;
-    let seen = session.service.tool_call_stats(None).await?.tools.remove(&tool.name);
+    let seen = session.service.journal().tool_call_stats(None).await?.tools.remove(&tool.name);
     let output = &session.output;
     if output.json {
         output.document(&ToolDocument { tool: &tool, standing: &standing, seen: seen.as_ref() });

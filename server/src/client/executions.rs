@@ -204,13 +204,13 @@ impl Client {
 
     /// The journal's entries that pass the filter, oldest first.
     pub async fn journal(&self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
-        self.service().journal(filter, limit).await
+        self.service().journal().list(filter, limit).await
     }
 
     /// Checks the whole journal: the hash chain, and every payload against its entry. Store the position and
     /// hash that it returns elsewhere: they prove later that the journal was not truncated.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        self.service().verify().await
+        self.service().journal().verify().await
     }
 
     /// Writes one execution as a file that `actbook verify FILE` checks without this database.
@@ -219,7 +219,7 @@ impl Client {
         execution: &str,
         to: &mut (dyn std::io::Write + Send),
     ) -> Result<ExportReport, Error> {
-        self.service().export(execution, to).await
+        self.service().journal().export(execution, to).await
     }
 
     /// Returns the execution's view after a command, and drives it on; if this process lacks the plan's

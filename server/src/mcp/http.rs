@@ -232,7 +232,7 @@ async fn limit_sessions(
 async fn readiness(State(service): State<Option<Service>>) -> Response {
     match service {
         None => "ok\n".into_response(),
-        Some(service) => match service.head().await {
+        Some(service) => match service.journal().head().await {
             Ok(_) => "ok\n".into_response(),
             Err(error) => {
                 tracing::warn!("not ready: {error}");

@@ -127,7 +127,7 @@ pub async fn read(endpoint: &McpEndpoint, uri: &str) -> Result<ReadResourceResul
         ResourceUri::Execution(id) => (json(service.view(id).await.map(|view| json!(view)))?, false),
         ResourceUri::Journal(id) => {
             let filter = JournalFilter { execution: Some(id.clone()), ..Default::default() };
-            (json(service.journal(&filter, ROWS_READ_MAX).await.map(|entries| json!(entries)))?, false)
+            (json(service.journal().list(&filter, ROWS_READ_MAX).await.map(|entries| json!(entries)))?, false)
         }
     };
     let mut read = ReadResourceResult::new(contents);

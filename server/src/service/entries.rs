@@ -10,7 +10,7 @@ use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Service;
+use super::journal::Journal;
 use super::view::{ExecutionIds, format_time};
 use crate::error::Error;
 use crate::ledger;
@@ -86,9 +86,9 @@ const SEGMENTS_PER_QUERY: u64 = 2_000;
 const RUN_SEGMENTS_MIN: u64 = 10;
 const RUN_SEGMENTS_MAX: u64 = 320;
 
-impl Service {
+impl Journal<'_> {
     /// Entries that match, oldest first; the position of the last one is the cursor of the next page.
-    pub async fn journal(&self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
+    pub async fn list(self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
         let with_payloads = filter.payloads;
         let Some((filter, plan_name)) = self.resolve_filter(filter).await? else { return Ok(Vec::new()) };
         let entries = self.find_entries(filter, plan_name, limit).await?;
@@ -97,8 +97,8 @@ impl Service {
 
     /// Entries that match, newest first, from the head or from before a position; the position of the last
     /// one is the cursor of the next page.
-    pub async fn journal_newest(
-        &self,
+    pub async fn list_newest(
+        self,
         filter: &JournalFilter,
         before: Option<u64>,
         limit: u64,
@@ -120,7 +120,7 @@ impl Service {
 
     /// Views of entries, with records and, if `with_payloads`, with payloads.
     async fn entry_views(
-        &self,
+        self,
         entries: Vec<journal::Entry>,
         with_payloads: bool,
     ) -> Result<Vec<EntryView>, Error> {
@@ -140,20 +140,20 @@ impl Service {
     /// The store's filter, and the name of the filtered plan, by which the journal index knows it. `None`: no
     /// execution matches, so no entry does.
     async fn resolve_filter(
-        &self,
+        self,
         filter: &JournalFilter,
     ) -> Result<Option<(journal::EntryFilter, Option<String>)>, Error> {
         check_filter_terms(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
         let stream = match &filter.execution {
-            Some(id) => Some(self.find(id).await?.stream),
+            Some(id) => Some(self.0.find(id).await?.stream),
             None => None,
         };
         let (mut after, mut plan_name) = (filter.after, None);
         if filter.plan.is_some() || filter.task.is_some() || filter.status.is_some() {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             let (plan, task, status) = (text(&filter.plan), text(&filter.task), text(&filter.status));
-            let oldest = executions::oldest(self.tenant, self.boundary(), &plan, &task, &status);
-            let oldest = oldest.first(&self.db).await?;
+            let oldest = executions::oldest(self.0.tenant, self.0.boundary(), &plan, &task, &status);
+            let oldest = oldest.first(&self.0.db).await?;
             let Some(oldest) = oldest else { return Ok(None) };
             // An execution's stream is the position of its first entry.
             after = after.max(oldest.id.0.saturating_sub(1));
@@ -181,7 +181,7 @@ impl Service {
     /// Up to `limit` entries, oldest first: scans near the cursor, then reads the segments that the journal
     /// index names, then scans what is not indexed yet.
     async fn find_entries(
-        &self,
+        self,
         filter: journal::EntryFilter,
         plan_name: Option<String>,
         limit: u64,
@@ -196,11 +196,11 @@ impl Service {
         if found.len() as u64 == limit || head <= near {
             return Ok(found);
         }
-        let indexed = ledger::catch_up_journal_index(&self.db, self.tenant).await?;
+        let indexed = ledger::catch_up_journal_index(&self.0.db, self.0.tenant).await?;
         let mut from = near / journal_index::ENTRIES_PER_SEGMENT;
         loop {
-            let segments = journal_index::matching_segments(self.tenant, &query, from, SEGMENTS_PER_QUERY)
-                .all(&self.db)
+            let segments = journal_index::matching_segments(self.0.tenant, &query, from, SEGMENTS_PER_QUERY)
+                .all(&self.0.db)
                 .await?;
             for (first, last) in merge_adjacent(&segments) {
                 let after = near.max(first * journal_index::ENTRIES_PER_SEGMENT);
@@ -222,7 +222,7 @@ impl Service {
 
     /// Reads on without the journal index, in parts that grow: a database that expects few matches sorts all
     /// of a part before it returns the first entry.
-    async fn scan(&self, filter: &journal::EntryFilter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
+    async fn scan(self, filter: &journal::EntryFilter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
         let (head, _) = self.head().await?;
         let (mut found, mut after, mut part) = (Vec::new(), filter.after, SCAN_BEFORE_INDEX);
         loop {
@@ -238,20 +238,20 @@ impl Service {
 
     /// Reads up to `limit` entries that match and that this service may see.
     async fn read_entries(
-        &self,
+        self,
         filter: &journal::EntryFilter,
         limit: u64,
     ) -> Result<Vec<journal::Entry>, Error> {
         // A filter with a stream needs no check: its execution was found within the boundary.
-        if self.boundary().is_some() && filter.stream.is_none() {
+        if self.0.boundary().is_some() && filter.stream.is_none() {
             return self.visible_entries(filter, limit).await;
         }
-        Ok(journal::list(self.db.dialect(), self.tenant, filter, limit).all(&self.db).await?)
+        Ok(journal::list(self.0.db.dialect(), self.0.tenant, filter, limit).all(&self.0.db).await?)
     }
 
     /// The id of the execution of a stream, cached in `ids`. `None`: the stream is no execution.
     async fn execution_id_of_stream(
-        &self,
+        self,
         stream: StreamId,
         ids: &mut ExecutionIds,
     ) -> Result<Option<String>, Error> {
@@ -259,7 +259,7 @@ impl Service {
             return Ok(None);
         }
         if !ids.contains_key(&stream)
-            && let Some(row) = executions::by_id(self.tenant, stream).first(&self.db).await?
+            && let Some(row) = executions::by_id(self.0.tenant, stream).first(&self.0.db).await?
         {
             ids.insert(stream, row.public_id);
         }
@@ -267,12 +267,12 @@ impl Service {
     }
 
     /// Adds the payloads of entries that are no records; erased ones are left out.
-    async fn add_payloads(&self, shown: &mut [EntryView]) -> Result<(), Error> {
+    async fn add_payloads(self, shown: &mut [EntryView]) -> Result<(), Error> {
         let is_no_record = |entry: &&mut EntryView| entry.recorded.is_none();
         let mut entries: BTreeMap<u64, &mut EntryView> =
             shown.iter_mut().filter(is_no_record).map(|entry| (entry.position, entry)).collect();
         let positions: Vec<u64> = entries.keys().copied().collect();
-        for payload in payloads::by_positions(&self.db, self.tenant, &positions).await? {
+        for payload in payloads::by_positions(&self.0.db, self.0.tenant, &positions).await? {
             if let Some(entry) = entries.get_mut(&payload.position) {
                 entry.payload = serde_json::from_slice::<Value>(&payload.body).ok();
             }
@@ -281,14 +281,14 @@ impl Service {
     }
 
     /// Adds the payloads of recorded actions and decisions; erased ones are left out.
-    async fn add_records(&self, shown: &mut [EntryView]) -> Result<(), Error> {
+    async fn add_records(self, shown: &mut [EntryView]) -> Result<(), Error> {
         let is_record = |entry: &&mut EntryView| {
             let kind = entry.kind.as_str();
             ActionRecorded::VERSIONS.contains(&kind) || DecisionRecorded::VERSIONS.contains(&kind)
         };
         let mut records: Vec<&mut EntryView> = shown.iter_mut().filter(is_record).collect();
         let positions: Vec<u64> = records.iter().map(|entry| entry.position).collect();
-        for payload in payloads::by_positions(&self.db, self.tenant, &positions).await? {
+        for payload in payloads::by_positions(&self.0.db, self.0.tenant, &positions).await? {
             let record = records.iter_mut().find(|entry| entry.position == payload.position);
             let record = record.expect("only payloads of these entries were asked for");
             record.recorded = serde_json::from_slice::<Value>(&payload.body).ok();

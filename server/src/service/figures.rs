@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Service;
+use super::journal::Journal;
 use super::stats::ToolCallStats;
 use super::view::format_time;
 use crate::error::Error;
@@ -175,13 +175,13 @@ pub struct CalibrationBucket {
     pub success_rate: f64,
 }
 
-impl Service {
+impl Journal<'_> {
     /// All statistics of what a filter selects, within the boundary.
-    pub async fn stats(&self, filter: &StatsFilter) -> Result<Stats, Error> {
-        ledger::catch_up_call_stats(&self.db, self.tenant, &self.plans).await?;
-        let within = self.owned_boundary().or_else(|| filter.within.clone());
+    pub async fn stats(self, filter: &StatsFilter) -> Result<Stats, Error> {
+        ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plans).await?;
+        let within = self.0.owned_boundary().or_else(|| filter.within.clone());
         let filter = &StatsFilter { within, ..filter.clone() };
-        let (db, tenant) = (&self.db, self.tenant);
+        let (db, tenant) = (&self.0.db, self.0.tenant);
         let retries = figures::retries(tenant, filter).first(db).await?.unwrap_or_default();
         let failures = figures::trouble_counts(tenant, filter).all(db).await?.into_iter();
         let longest = figures::slowest_steps(tenant, filter, LONGEST_STEPS_MAX).all(db).await?.into_iter();
@@ -202,14 +202,14 @@ impl Service {
         })
     }
 
-    async fn execution_figures(&self, filter: &StatsFilter) -> Result<ExecutionFigures, Error> {
-        let span = figures::start_range(self.tenant, filter).first(&self.db).await?.flatten();
+    async fn execution_figures(self, filter: &StatsFilter) -> Result<ExecutionFigures, Error> {
+        let span = figures::start_range(self.0.tenant, filter).first(&self.0.db).await?.flatten();
         let every = PeriodLength::for_span(span.map_or(0, |(first, last)| last - first));
         let (period_ms, shift_ms) = every.length_and_offset_ms();
         let mut by_status = BTreeMap::new();
         let mut over_time: Vec<PeriodFigures> = Vec::new();
         for began in
-            figures::started_per_period(self.tenant, filter, period_ms, shift_ms).all(&self.db).await?
+            figures::started_per_period(self.0.tenant, filter, period_ms, shift_ms).all(&self.0.db).await?
         {
             let from_ms = began.period * period_ms - shift_ms;
             if over_time.last().is_none_or(|last| last.from_ms != from_ms) {
@@ -229,10 +229,10 @@ impl Service {
         Ok(ExecutionFigures { total: by_status.values().sum(), by_status, success_rate, every, over_time })
     }
 
-    async fn plan_figures(&self, filter: &StatsFilter) -> Result<Vec<PlanFigures>, Error> {
+    async fn plan_figures(self, filter: &StatsFilter) -> Result<Vec<PlanFigures>, Error> {
         let took =
-            percentiles_by_name(figures::percentiles_of_plans(self.tenant, filter).all(&self.db).await?);
-        let plans = figures::plan_counts(self.tenant, filter).all(&self.db).await?.into_iter();
+            percentiles_by_name(figures::percentiles_of_plans(self.0.tenant, filter).all(&self.0.db).await?);
+        let plans = figures::plan_counts(self.0.tenant, filter).all(&self.0.db).await?.into_iter();
         Ok(plans
             .map(|count| PlanFigures {
                 took: took.get(&count.plan).copied().unwrap_or_default(),
@@ -246,7 +246,7 @@ impl Service {
             .collect())
     }
 
-    async fn tool_figures(&self, filter: &StatsFilter) -> Result<Vec<ToolFigures>, Error> {
+    async fn tool_figures(self, filter: &StatsFilter) -> Result<Vec<ToolFigures>, Error> {
         let tools = self.read_tool_call_stats(filter).await?.tools.into_iter();
         Ok(tools
             .map(|(tool, stats)| ToolFigures {
@@ -257,10 +257,10 @@ impl Service {
             .collect())
     }
 
-    async fn wait_figures(&self, filter: &StatsFilter) -> Result<Vec<WaitFigures>, Error> {
+    async fn wait_figures(self, filter: &StatsFilter) -> Result<Vec<WaitFigures>, Error> {
         let took =
-            percentiles_by_name(figures::percentiles_of_waits(self.tenant, filter).all(&self.db).await?);
-        let waits = figures::wait_counts(self.tenant, filter).all(&self.db).await?.into_iter();
+            percentiles_by_name(figures::percentiles_of_waits(self.0.tenant, filter).all(&self.0.db).await?);
+        let waits = figures::wait_counts(self.0.tenant, filter).all(&self.0.db).await?.into_iter();
         Ok(waits
             .map(|count| WaitFigures {
                 took: took.get(&count.kind).copied().unwrap_or_default(),

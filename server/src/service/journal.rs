@@ -31,54 +31,54 @@ const CLEANUP_BATCH: u64 = 500;
 /// Request keys are kept for at least a week.
 const REQUEST_KEYS_RETENTION_MS: i64 = 7 * 24 * 3600 * 1000;
 
-impl Service {
+/// The journal as a whole: entries, statistics, verification, export and cleanup.
+#[derive(Clone, Copy, Debug)]
+pub struct Journal<'a>(pub(super) &'a Service);
+
+impl Journal<'_> {
     /// A receiver that changes when any process has appended to the journal, and the guard that keeps it
     /// informed.
-    pub fn subscribe_journal(
-        &self,
+    pub fn subscribe(
+        self,
     ) -> Result<(crate::notify::RemoteListener, tokio::sync::watch::Receiver<u64>), Error> {
-        Ok((self.notifier.listen_remote()?, self.notifier.subscribe()))
+        Ok((self.0.notifier.listen_remote()?, self.0.notifier.subscribe()))
     }
 
     /// The position and the hash (in hexadecimal) of the last entry.
-    pub async fn head(&self) -> Result<(u64, String), Error> {
-        let head = journal::head(self.tenant).first(&self.db).await?;
+    pub async fn head(self) -> Result<(u64, String), Error> {
+        let head = journal::head(self.0.tenant).first(&self.0.db).await?;
         let missing = || Error::new("corrupt", "the journal has no head", "restore a backup");
         head.map(|head| (head.position, super::verify::hex(&head.hash))).ok_or_else(missing)
     }
 
     /// Verifies the whole chain and every payload; reports the first position that fails.
-    pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        super::verify::verify_journal(&self.db, self.tenant).await
+    pub async fn verify(self) -> Result<VerifyReport, Error> {
+        super::verify::verify_journal(&self.0.db, self.0.tenant).await
     }
 
     /// Writes one execution as a file that can be verified offline.
-    pub async fn export(
-        &self,
-        id: &str,
-        to: &mut (dyn std::io::Write + Send),
-    ) -> Result<ExportReport, Error> {
-        let found = self.find(id).await?;
-        super::export::write_export(&self.db, self.tenant, found.stream, to).await
+    pub async fn export(self, id: &str, to: &mut (dyn std::io::Write + Send)) -> Result<ExportReport, Error> {
+        let found = self.0.find(id).await?;
+        super::export::write_export(&self.0.db, self.0.tenant, found.stream, to).await
     }
 
     /// Rebuilds the projections from the journal; returns how many rows there are.
-    pub async fn rebuild(&self) -> Result<usize, Error> {
-        let (db, tenant) = (self.db.clone(), self.tenant);
+    pub async fn rebuild(self) -> Result<usize, Error> {
+        let (db, tenant) = (self.0.db.clone(), self.0.tenant);
         let rebuilding = tokio::task::spawn_blocking(move || ledger::rebuild(&db, tenant));
         let aborted = |error| Error::new("internal", format!("rebuilding stopped: {error}"), "try again");
         Ok(rebuilding.await.map_err(aborted)??)
     }
 
     /// Copies the database into `file`.
-    pub async fn backup(&self, file: &Path) -> Result<(), Error> {
-        Ok(self.db.backup(file).await?)
+    pub async fn backup(self, file: &Path) -> Result<(), Error> {
+        Ok(self.0.db.backup(file).await?)
     }
 
     /// Erases the payloads and salts of executions that ended before a time, of standalone actions recorded
     /// before it, and of notes deleted or expired before it or owned by such an execution.
     pub async fn cleanup(
-        &self,
+        self,
         caller: &Caller,
         before_ms: i64,
         dry_run: bool,
@@ -86,9 +86,9 @@ impl Service {
         let mut cleaned = CleanupReport { dry_run, ..CleanupReport::default() };
         let mut after = 0;
         loop {
-            let boundary = self.boundary();
-            let batch = executions::ended_before(self.tenant, boundary, before_ms, after, CLEANUP_BATCH);
-            let batch = batch.all(&self.db).await?;
+            let boundary = self.0.boundary();
+            let batch = executions::ended_before(self.0.tenant, boundary, before_ms, after, CLEANUP_BATCH);
+            let batch = batch.all(&self.0.db).await?;
             let Some(last) = batch.last() else { break };
             after = last.id.0;
             for row in batch {
@@ -98,60 +98,61 @@ impl Service {
         cleaned.acts = self.erase_acts(caller, before_ms, dry_run).await?;
         cleaned.notes = self.erase_notes(caller, before_ms, dry_run).await?;
         if !dry_run {
-            let old = self.ledger.clock().now_ms().saturating_sub(REQUEST_KEYS_RETENTION_MS).min(before_ms);
-            self.db.transact(vec![requests::erase_before(self.tenant, old)]).await?;
-            self.db.scrub().await?;
+            let old = self.0.ledger.clock().now_ms().saturating_sub(REQUEST_KEYS_RETENTION_MS).min(before_ms);
+            self.0.db.transact(vec![requests::erase_before(self.0.tenant, old)]).await?;
+            self.0.db.scrub().await?;
         }
         Ok(cleaned)
     }
 
     /// Erases standalone actions of visible projects; returns how many.
-    async fn erase_acts(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
+    async fn erase_acts(self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
         let (mut count, mut after) = (0, 0);
         loop {
-            let batch = journal::standalone_actions_before(self.tenant, before_ms, after, CLEANUP_BATCH)
-                .all(&self.db)
+            let batch = journal::standalone_actions_before(self.0.tenant, before_ms, after, CLEANUP_BATCH)
+                .all(&self.0.db)
                 .await?;
             let Some(last) = batch.last() else { return Ok(count) };
             after = last.0;
             for stream in batch {
-                let first = journal::by_position(self.tenant, stream.0).first(&self.db).await?;
-                if !first.is_some_and(|first| self.is_first_entry_visible(&first)) {
+                let first = journal::by_position(self.0.tenant, stream.0).first(&self.0.db).await?;
+                if !first.is_some_and(|first| self.0.is_first_entry_visible(&first)) {
                     continue;
                 }
                 count += 1;
                 if dry_run {
                     continue;
                 }
-                self.ledger.submit(&self.journaled_actor(caller), EraseActionRequest { stream }).await?;
+                self.0.ledger.submit(&self.0.journaled_actor(caller), EraseActionRequest { stream }).await?;
             }
         }
     }
 
     /// Erases the notes that `cleanup` selects; returns how many.
-    async fn erase_notes(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
+    async fn erase_notes(self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
         let (mut count, mut after) = (0, 0);
         loop {
-            let batch = notes::erasable_before(self.tenant, self.boundary(), before_ms, after, CLEANUP_BATCH);
-            let batch = batch.all(&self.db).await?;
+            let batch =
+                notes::erasable_before(self.0.tenant, self.0.boundary(), before_ms, after, CLEANUP_BATCH);
+            let batch = batch.all(&self.0.db).await?;
             let Some(last) = batch.last() else { return Ok(count) };
             (count, after) = (count + batch.len(), last.stream.0);
             for note in batch.iter().filter(|_| !dry_run) {
                 let request = EraseNoteRequest { stream: note.stream, version: note.version };
-                self.ledger.submit(&self.journaled_actor(caller), request).await?;
+                self.0.ledger.submit(&self.0.journaled_actor(caller), request).await?;
             }
         }
     }
 
     /// Erases one execution's payloads; false if that was done before or must not be done yet.
-    async fn erase_execution(&self, caller: &Caller, stream: StreamId, dry_run: bool) -> Result<bool, Error> {
-        let execution = self.fold(stream)?;
+    async fn erase_execution(self, caller: &Caller, stream: StreamId, dry_run: bool) -> Result<bool, Error> {
+        let execution = self.0.fold(stream)?;
         // An undo that waits for approval needs the arguments.
         if execution.erased || execution.awaits_undo_approval() {
             return Ok(false);
         }
         if !dry_run {
-            self.ledger.command(&self.journaled_actor(caller), stream, Command::ErasePayloads).await?;
+            self.0.ledger.command(&self.0.journaled_actor(caller), stream, Command::ErasePayloads).await?;
         }
         Ok(true)
     }

@@ -13,6 +13,7 @@ use actbook_engine::plan::Plan;
 
 use super::Service;
 use super::context::Notes;
+use super::journal::Journal;
 use super::tasks::Tasks;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -124,11 +125,13 @@ impl Service {
         let message = "yes or no to an approval is a person's word; an agent cannot give it here";
         Err(Error::new("needs_a_person", message, format!("a person runs `actbook approve {id}`")))
     }
+}
 
+impl Journal<'_> {
     /// Up to `limit` entries that match and lie within the boundary, oldest first. The first entry of a
     /// stream names the stream's project.
     pub(super) async fn visible_entries(
-        &self,
+        self,
         filter: &journal::EntryFilter,
         limit: u64,
     ) -> Result<Vec<Entry>, Error> {
@@ -136,7 +139,8 @@ impl Service {
         let (mut found, mut page) = (Vec::new(), PAGE_MIN.max(limit));
         let mut streams = HashMap::new();
         loop {
-            let entries = journal::list(self.db.dialect(), self.tenant, &filter, page).all(&self.db).await?;
+            let entries =
+                journal::list(self.0.db.dialect(), self.0.tenant, &filter, page).all(&self.0.db).await?;
             let (read, last) = (entries.len() as u64, entries.last().map(|entry| entry.position));
             for entry in entries {
                 if found.len() as u64 == limit {
@@ -156,7 +160,7 @@ impl Service {
 
     /// Whether an entry's stream is visible; `streams` caches the answers.
     async fn is_stream_visible(
-        &self,
+        self,
         entry: &Entry,
         streams: &mut HashMap<StreamId, bool>,
     ) -> Result<bool, Error> {
@@ -167,10 +171,10 @@ impl Service {
             return Ok(*known);
         }
         let visible = match entry.version {
-            1 => self.is_first_entry_visible(entry),
+            1 => self.0.is_first_entry_visible(entry),
             _ => {
-                let first = journal::by_position(self.tenant, entry.stream.0).first(&self.db).await?;
-                first.is_some_and(|first| self.is_first_entry_visible(&first))
+                let first = journal::by_position(self.0.tenant, entry.stream.0).first(&self.0.db).await?;
+                first.is_some_and(|first| self.0.is_first_entry_visible(&first))
             }
         };
         streams.insert(entry.stream, visible);
@@ -179,18 +183,23 @@ impl Service {
 
     /// Whether an entry of the plan library is visible: plans of visible projects and shared ones, and
     /// accepted tools.
-    async fn is_library_entry_visible(&self, entry: &Entry) -> Result<bool, Error> {
+    async fn is_library_entry_visible(self, entry: &Entry) -> Result<bool, Error> {
         match Event::decode(&entry.kind, &entry.body) {
-            Ok(Event::PlanSaved(saved)) => Ok(saved.everywhere || self.is_visible(saved.project.as_deref())),
+            Ok(Event::PlanSaved(saved)) => {
+                Ok(saved.everywhere || self.0.is_visible(saved.project.as_deref()))
+            }
             Ok(Event::PlanDeleted(deleted)) => {
-                let first = plans::by_version(self.tenant, deleted.id.as_str(), 1).first(&self.db).await?;
-                Ok(first.is_some_and(|plan| plan.everywhere || self.is_visible(plan.project.as_deref())))
+                let first =
+                    plans::by_version(self.0.tenant, deleted.id.as_str(), 1).first(&self.0.db).await?;
+                Ok(first.is_some_and(|plan| plan.everywhere || self.0.is_visible(plan.project.as_deref())))
             }
             Ok(Event::ToolAccepted(_)) => Ok(true),
             Ok(_) | Err(_) => Ok(false),
         }
     }
+}
 
+impl Service {
     /// Whether the stream that begins with this entry is visible; false if the entry cannot be decoded.
     pub(super) fn is_first_entry_visible(&self, first: &Entry) -> bool {
         Event::decode(&first.kind, &first.body).is_ok_and(|event| self.is_visible(event.project()))

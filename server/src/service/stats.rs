@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Service;
+use super::journal::Journal;
 use super::view::format_time;
 use crate::error::Error;
 use crate::ledger;
@@ -54,27 +54,27 @@ pub struct ToolCallStatsByName {
 /// Stands for a missing category.
 const NO_CATEGORY: &str = "none";
 
-impl Service {
+impl Journal<'_> {
     /// Statistics of this project's calls since a time, in milliseconds since 1970, up to the journal's head:
     /// another project's server of the same name is another server.
-    pub async fn tool_call_stats(&self, since_ms: Option<i64>) -> Result<ToolCallStatsByName, Error> {
-        ledger::catch_up_call_stats(&self.db, self.tenant, &self.plans).await?;
-        let within = Some(self.project().to_owned());
+    pub async fn tool_call_stats(self, since_ms: Option<i64>) -> Result<ToolCallStatsByName, Error> {
+        ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plans).await?;
+        let within = Some(self.0.project().to_owned());
         self.read_tool_call_stats(&StatsFilter { since: since_ms, within, ..StatsFilter::default() }).await
     }
 
     /// Reads the statistics from the projections as they are, without bringing them up to date.
     pub(super) async fn read_tool_call_stats(
-        &self,
+        self,
         filter: &StatsFilter,
     ) -> Result<ToolCallStatsByName, Error> {
         let mut stats = ToolCallStatsByName::default();
-        for count in figures::call_counts(self.tenant, filter).all(&self.db).await? {
+        for count in figures::call_counts(self.0.tenant, filter).all(&self.0.db).await? {
             stats.servers.entry(count.server.clone()).or_default().add_calls(&count);
             stats.tools.entry(count.tool.clone()).or_default().add_calls(&count);
         }
-        let tools = figures::percentiles_of_tools(self.tenant, filter).all(&self.db).await?;
-        let servers = figures::percentiles_of_servers(self.tenant, filter).all(&self.db).await?;
+        let tools = figures::percentiles_of_tools(self.0.tenant, filter).all(&self.0.db).await?;
+        let servers = figures::percentiles_of_servers(self.0.tenant, filter).all(&self.0.db).await?;
         for (by_name, rows) in [(&mut stats.tools, tools), (&mut stats.servers, servers)] {
             for row in rows {
                 by_name.entry(row.group.clone()).or_default().set_percentiles(&row);
@@ -86,11 +86,11 @@ impl Service {
 
     /// Adds the last error of each tool and each server.
     async fn add_last_errors(
-        &self,
+        self,
         filter: &StatsFilter,
         stats: &mut ToolCallStatsByName,
     ) -> Result<(), Error> {
-        for found in figures::last_errors(self.tenant, filter).all(&self.db).await? {
+        for found in figures::last_errors(self.0.tenant, filter).all(&self.0.db).await? {
             let error = LastError {
                 at: format_time(found.started_at),
                 at_ms: found.started_at,
@@ -106,9 +106,9 @@ impl Service {
     }
 
     /// The error message in the payload at a position. `None`: no position, no message, or erased.
-    async fn error_message_at(&self, position: Option<u64>) -> Result<Option<String>, Error> {
+    async fn error_message_at(self, position: Option<u64>) -> Result<Option<String>, Error> {
         let Some(position) = position else { return Ok(None) };
-        let payload = payloads::by_position(self.tenant, position).first(&self.db).await?;
+        let payload = payloads::by_position(self.0.tenant, position).first(&self.0.db).await?;
         let result: Option<Value> = payload.and_then(|payload| serde_json::from_slice(&payload.body).ok());
         Ok(result.and_then(|result| Some(result.get("message")?.as_str()?.to_owned())))
     }

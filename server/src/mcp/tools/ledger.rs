@@ -104,7 +104,7 @@ async fn list_entries(
         payloads: false,
     };
     let hint = filter.actor.as_ref().map_or("", |_| ACTOR_HINT);
-    let mut entries = endpoint.service().journal(&filter, limit).await?;
+    let mut entries = endpoint.service().journal().list(&filter, limit).await?;
     let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);
     let lines: Vec<String> = entries.iter().map(entry_line).collect();
     entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip_value);

@@ -206,7 +206,7 @@ impl AgentTool for CleanupHistoryInput {
             return Err(Error::new("needs_a_person", message, cure));
         }
         let before = jiff::Timestamp::now().as_millisecond() - i64::from(days) * DAY_MS;
-        let cleaned = endpoint.service().cleanup(&request.caller, before, true).await?;
+        let cleaned = endpoint.service().journal().cleanup(&request.caller, before, true).await?;
         let (executions, acts, notes) = (cleaned.executions, cleaned.acts, cleaned.notes);
         let text = format!(
             "What {executions} executions, {acts} acts and {notes} notes keep would be erased. Nothing was.\n\

@@ -61,7 +61,7 @@ impl AgentTool for StatsInput {
             task: self.task,
             ..StatsFilter::default()
         };
-        let stats = endpoint.service().stats(&filter).await?;
+        let stats = endpoint.service().journal().stats(&filter).await?;
         Ok(AgentAnswer { structured: clip_stats(&stats), text: stats_text(&stats) })
     }
 }

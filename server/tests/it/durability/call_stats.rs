@@ -210,7 +210,7 @@ fn call_stats_equal_a_recount_of_the_journal() {
         for round in 0..4 {
             write_history(&one, round).await;
             assert_equals_recount(
-                &one.service.tool_call_stats(None).await.unwrap(),
+                &one.service.journal().tool_call_stats(None).await.unwrap(),
                 &recount(&scratch.db).await,
             );
         }
@@ -221,7 +221,7 @@ fn call_stats_equal_a_recount_of_the_journal() {
         assert_eq!(counted["t/away"].failed["unavailable"], 12);
         assert_eq!(counted["t/away"].durations_ms.len(), 0, "unsent calls have no duration");
 
-        let read_stats = || async { one.service.tool_call_stats(None).await.unwrap() };
+        let read_stats = || async { one.service.journal().tool_call_stats(None).await.unwrap() };
         let writing = async {
             for round in 4..8 {
                 write_history(&other, round).await;
@@ -229,7 +229,9 @@ fn call_stats_equal_a_recount_of_the_journal() {
         };
         let reading = async {
             for _ in 0..20 {
-                tokio::join!(read_stats(), async { other.service.tool_call_stats(None).await.unwrap() });
+                tokio::join!(read_stats(), async {
+                    other.service.journal().tool_call_stats(None).await.unwrap()
+                });
             }
         };
         tokio::join!(writing, reading);
@@ -242,7 +244,7 @@ fn call_stats_survive_rebuild_and_cleanup_but_error_texts_are_erased() {
     for_each_database(async |scratch| {
         let fixture = slow_tools_fixture(&scratch.url).await;
         let (id, _) = fixture.run(&fixture::plan("fails", &[step("fails", "t/no", 1)]), None).await;
-        let before = fixture.service.tool_call_stats(None).await.unwrap();
+        let before = fixture.service.journal().tool_call_stats(None).await.unwrap();
         let error_text =
             |stats: &ToolCallStatsByName| stats.tools["t/no"].last_error.clone().unwrap().message;
         assert_eq!(error_text(&before).as_deref(), Some("t/no will not"));
@@ -250,12 +252,16 @@ fn call_stats_survive_rebuild_and_cleanup_but_error_texts_are_erased() {
         for damage in ["DELETE FROM calls", "UPDATE calls SET outcome = 'succeeded', took_ms = 7", "SELECT 1"]
         {
             scratch.execute(damage).await;
-            fixture.service.rebuild().await.unwrap();
-            assert_eq!(fixture.service.tool_call_stats(None).await.unwrap(), before, "after {damage}");
+            fixture.service.journal().rebuild().await.unwrap();
+            assert_eq!(
+                fixture.service.journal().tool_call_stats(None).await.unwrap(),
+                before,
+                "after {damage}"
+            );
         }
         assert_eq!(fixture.decide(&id, "fails", StepAnswer::Abandon, None).await, ExecutionStatus::Failed);
-        fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
-        let after = fixture.service.tool_call_stats(None).await.unwrap();
+        fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+        let after = fixture.service.journal().tool_call_stats(None).await.unwrap();
         assert_equals_recount(&after, &recount(&scratch.db).await);
         assert_eq!(after.tools["t/no"].failed, before.tools["t/no"].failed);
         assert_eq!(error_text(&after), None, "an erased text is not shown");

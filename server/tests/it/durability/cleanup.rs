@@ -44,7 +44,7 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
         let (open, _) = fixture.run(&plan(), Some(json!({ "word": "still going" }))).await;
         let before = fixture.assert_verifies().await;
 
-        let tried = fixture.service.cleanup(&fixture.caller, i64::MAX, true).await.unwrap();
+        let tried = fixture.service.journal().cleanup(&fixture.caller, i64::MAX, true).await.unwrap();
         assert_eq!((tried.executions, tried.dry_run), (1, true));
         let same = fixture.assert_verifies().await;
         assert_eq!(
@@ -52,10 +52,10 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
             (before.position, before.payloads),
             "a dry run changed something"
         );
-        let early = fixture.service.cleanup(&fixture.caller, 1, false).await.unwrap();
+        let early = fixture.service.journal().cleanup(&fixture.caller, 1, false).await.unwrap();
         assert_eq!(early.executions, 0, "the execution ended after that time");
 
-        let cleaned = fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+        let cleaned = fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
         assert_eq!(cleaned.executions, 1);
         let after = fixture.assert_verifies().await;
         assert_eq!((after.position, after.erased), (before.position + 1, 1));
@@ -64,7 +64,10 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
         assert!(!serde_json::to_string(&fixture.service.view(&id).await.unwrap()).unwrap().contains(CANARY));
         let refused = fixture.service.undo(&fixture.caller, &id, None).await.unwrap_err();
         assert!(refused.message.contains("erased"), "{refused:?}");
-        assert_eq!(fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions, 0);
+        assert_eq!(
+            fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions,
+            0
+        );
         assert_eq!(
             fixture.decide(&open, "fails", StepAnswer::Compensate, None).await,
             ExecutionStatus::Compensated
@@ -101,7 +104,10 @@ fn erased_text_is_absent_from_the_database_file() {
             }
         }
         assert!(canary_count_on_disk(&scratch) > 1_000);
-        assert_eq!(fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions, 40);
+        assert_eq!(
+            fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions,
+            40
+        );
         assert_eq!(canary_count_on_disk(&scratch), 0);
         fixture.assert_verifies().await;
     });
@@ -116,8 +122,8 @@ fn backup_during_concurrent_writes_verifies() {
         let file = |number: usize| folder.path().join(format!("{number}.db"));
         let copying = async {
             for number in 0..5 {
-                let known = fixture.service.verify().await.unwrap().position;
-                fixture.service.backup(&file(number)).await.unwrap();
+                let known = fixture.service.journal().verify().await.unwrap().position;
+                fixture.service.journal().backup(&file(number)).await.unwrap();
                 let copy = ServiceFixture::open(&file(number).to_string_lossy()).await;
                 assert!(
                     copy.assert_verifies().await.position >= known,
@@ -130,7 +136,7 @@ fn backup_during_concurrent_writes_verifies() {
             fixture::write_mixed_history(&fixture, "meanwhile"),
             fixture::write_mixed_history(&fixture, "as well")
         );
-        let refused = fixture.service.backup(&file(0)).await.unwrap_err();
+        let refused = fixture.service.journal().backup(&file(0)).await.unwrap_err();
         assert!(refused.message.contains("exists already"), "{refused:?}");
     });
 }

@@ -15,7 +15,7 @@ use crate::store::{Kind, for_each_database, run_on};
 async fn write_exports(url: &str) -> Vec<Vec<u8>> {
     let fixture = ServiceFixture::open(url).await;
     let mut ids = fixture::write_mixed_history(&fixture, "early").await;
-    fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+    fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
     ids.truncate(2);
     // Two concurrently, so that their entries interleave.
     let (one, other) = tokio::join!(
@@ -26,7 +26,7 @@ async fn write_exports(url: &str) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     for id in &ids {
         let mut file = Vec::new();
-        let exported = fixture.service.export(id, &mut file).await.unwrap();
+        let exported = fixture.service.journal().export(id, &mut file).await.unwrap();
         assert_eq!(&exported.execution, id);
         files.push(file);
     }
@@ -189,7 +189,7 @@ fn export_of_an_open_execution_says_that_it_has_not_ended() {
         let plan = fixture::plan("open", &[fixture::step("only", "t/ok", "word")]);
         let started = fixture.start(&plan, None, false).await;
         let mut file = Vec::new();
-        fixture.service.export(started.id.as_str(), &mut file).await.unwrap();
+        fixture.service.journal().export(started.id.as_str(), &mut file).await.unwrap();
         let verified = verify_file(file.as_slice()).unwrap();
         assert!(verified.ok && verified.notes[0].contains("has not ended"), "{verified:?}");
     });

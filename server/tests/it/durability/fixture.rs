@@ -82,7 +82,7 @@ impl ServiceFixture {
     }
 
     pub async fn assert_verifies(&self) -> service::VerifyReport {
-        let verified = self.service.verify().await.expect("the journal can be verified");
+        let verified = self.service.journal().verify().await.expect("the journal can be verified");
         assert_eq!(verified.bad, None);
         assert!(verified.ok);
         verified

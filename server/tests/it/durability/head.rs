@@ -59,7 +59,7 @@ fn head_mismatch_with_the_last_entry_stops_every_append() {
                 for code in [saved.err().map(|error| error.code), claimed.err().map(|error| error.code)] {
                     assert_eq!(code, Some("corrupt"), "{name}");
                 }
-                let verified = fixture.service.verify().await.unwrap();
+                let verified = fixture.service.journal().verify().await.unwrap();
                 assert!(!verified.ok, "{name}: {verified:?}");
             }
             restore_head(&scratch, written).await;

@@ -17,7 +17,7 @@ async fn projection_rows(db: &Db) -> ProjectionRows {
 async fn write_history(fixture: &ServiceFixture) {
     fixture::write_mixed_history(fixture, "early").await;
     fixture.service.plans().delete(&fixture.caller, "auto").await.unwrap();
-    fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+    fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
     fixture.service.plans().delete(&fixture.caller, "waits").await.unwrap();
     fixture::write_mixed_history(fixture, "late").await;
     let (_, plan) = fixture.service.plans().get("auto").await.unwrap();
@@ -45,7 +45,7 @@ fn rebuilt_projections_equal_the_live_ones() {
         assert!(live.0.iter().any(|plan| plan.deleted) && live.1.len() == 14);
         for damage in damages {
             scratch.execute(damage).await;
-            let count = fixture.service.rebuild().await.unwrap();
+            let count = fixture.service.journal().rebuild().await.unwrap();
             assert_eq!(projection_rows(&scratch.db).await, live, "after {damage}");
             assert_eq!(count, live.0.len() + live.1.len());
         }
@@ -81,7 +81,7 @@ fn verify_reports_lists_that_differ_from_the_journal() {
         book.assert_verifies().await;
         for (forgery, words) in forgeries {
             scratch.execute(forgery).await;
-            let verified = book.service.verify().await.unwrap();
+            let verified = book.service.journal().verify().await.unwrap();
             let bad = verified.bad.unwrap_or_else(|| panic!("not noticed: {forgery}"));
             assert!(!verified.ok && verified.list_differs && verified.entries > 0, "{forgery}");
             assert!(
@@ -89,7 +89,7 @@ fn verify_reports_lists_that_differ_from_the_journal() {
                 "{forgery}: {}",
                 bad.why
             );
-            book.service.rebuild().await.unwrap();
+            book.service.journal().rebuild().await.unwrap();
             book.assert_verifies().await;
         }
     });
@@ -106,7 +106,7 @@ fn verify_holds_while_others_write() {
         };
         let verifying = async {
             for _ in 0..20 {
-                let verified = book.service.verify().await.unwrap();
+                let verified = book.service.journal().verify().await.unwrap();
                 assert!(verified.ok, "{:?}", verified.bad);
             }
         };
@@ -125,11 +125,11 @@ fn missing_index_pages_are_reported_and_rebuilt() {
         fixture.assert_verifies().await;
 
         scratch.execute("DELETE FROM pages").await;
-        let verified = fixture.service.verify().await.unwrap();
+        let verified = fixture.service.journal().verify().await.unwrap();
         let bad = verified.bad.expect("a page is missing");
         assert_eq!(bad.position, 128, "{}", bad.why);
         assert!(bad.why.contains("actbook rebuild"), "{}", bad.why);
-        fixture.service.rebuild().await.unwrap();
+        fixture.service.journal().rebuild().await.unwrap();
         fixture.assert_verifies().await;
         assert_eq!(fixture.service.view(&id).await.unwrap().status, ExecutionStatus::Succeeded);
     });
@@ -143,12 +143,12 @@ fn rebuild_during_concurrent_writes_equals_live_projections() {
         fixture::write_mixed_history(&fixture, "before").await;
         let rebuilding = async {
             for _ in 0..5 {
-                other.service.rebuild().await.unwrap();
+                other.service.journal().rebuild().await.unwrap();
             }
         };
         tokio::join!(fixture::write_mixed_history(&fixture, "meanwhile"), rebuilding);
         let live = projection_rows(&scratch.db).await;
-        fixture.service.rebuild().await.unwrap();
+        fixture.service.journal().rebuild().await.unwrap();
         assert_eq!(projection_rows(&scratch.db).await, live);
     });
 }

@@ -51,7 +51,7 @@ async fn write_history(url: &str) {
     let fixture = ServiceFixture::open(url).await;
     fixture::write_mixed_history(&fixture, "early").await;
     fixture.service.plans().delete(&fixture.caller, "auto").await.unwrap();
-    let cleaned = fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+    let cleaned = fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
     assert_eq!(cleaned.executions, 6);
     fixture::write_mixed_history(&fixture, "late").await;
     fixture.service.close().await;
@@ -72,7 +72,7 @@ async fn assert_verify_detects_edits(edits: usize, scratch: ScratchDatabase) {
         let edit = edit::random_edit(&mut rng, &written, &attacker);
         *kinds.entry(edit.kind).or_default() += 1;
         attacker.run(&edit.sql).await;
-        let verified = fixture.service.verify().await.unwrap();
+        let verified = fixture.service.journal().verify().await.unwrap();
         let found = verified.bad.as_ref().map(|bad| bad.position);
         let context = format!("edit {number}, {}: {}\n{verified:?}", edit.kind, edit.sql);
         assert!(!verified.ok, "not detected: {context}");
@@ -115,7 +115,7 @@ fn rechained_journal_is_detected_by_inconsistent_entries() {
                 _ => entries[at].body.push_str("garbage"),
             }
             attacker.run(&rechain_sql(&entries, &attacker)).await;
-            let bad = fixture.service.verify().await.unwrap().bad;
+            let bad = fixture.service.journal().verify().await.unwrap().bad;
             let position = bad.map(|bad| bad.position);
             assert_eq!(position, Some(entries[at].position), "change {field} of entry {}", at + 1);
             attacker.restore().await;
@@ -155,7 +155,7 @@ fn verify_during_writes_and_cleanup_passes() {
         let writing = async {
             for round in 0..4 {
                 fixture::write_mixed_history(&fixture, &format!("round {round}")).await;
-                fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+                fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
             }
         };
         tokio::pin!(writing);

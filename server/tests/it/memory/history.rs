@@ -47,7 +47,7 @@ async fn read_pages(service: &Service, filter: &JournalFilter) -> Vec<u64> {
     let mut filter = filter.clone();
     let mut found = Vec::new();
     loop {
-        let page = service.journal(&filter, PAGE).await.unwrap();
+        let page = service.journal().list(&filter, PAGE).await.unwrap();
         found.extend(page.iter().map(|entry| entry.position));
         match page.last() {
             Some(last) if page.len() as u64 == PAGE => filter.after = last.position,
@@ -124,7 +124,7 @@ fn pages_of_a_long_journal_equal_a_full_scan() {
             let found = read_pages(&fixture.service, filter).await;
             assert_eq!(found, expected_positions(&scratch, &fixture.service, filter).await, "{filter:?}");
         }
-        fixture.service.rebuild().await.unwrap();
+        fixture.service.journal().rebuild().await.unwrap();
         let rare = &filters[3];
         assert_eq!(
             read_pages(&fixture.service, rare).await,
@@ -206,7 +206,12 @@ fn recorded_action_is_searchable_until_erased() {
         fixture.service.record_decision(&fixture.caller, &id, decision("ship it")).await.unwrap();
         let found = async |words: &[&str]| -> Vec<EntryView> {
             let words = words.iter().map(|&word| word.to_owned()).collect();
-            fixture.service.journal(&JournalFilter { words, ..JournalFilter::default() }, 10).await.unwrap()
+            fixture
+                .service
+                .journal()
+                .list(&JournalFilter { words, ..JournalFilter::default() }, 10)
+                .await
+                .unwrap()
         };
         let act = &found(&["FILE_EDIT", "greeting.txt"]).await[0];
         let recorded = act.recorded.clone().unwrap();
@@ -222,15 +227,18 @@ fn recorded_action_is_searchable_until_erased() {
         );
         assert_eq!(found(&["the", "meter"]).await.len(), 1, "details of decisions are found");
         let many = vec!["w".into(); journal::WORDS_MAX + 1];
-        let refused =
-            fixture.service.journal(&JournalFilter { words: many, ..JournalFilter::default() }, 1).await;
+        let refused = fixture
+            .service
+            .journal()
+            .list(&JournalFilter { words: many, ..JournalFilter::default() }, 1)
+            .await;
         assert!(refused.unwrap_err().message.contains("4"));
 
         fixture.claim_and_drive(&id).await;
-        fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+        fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
         assert_eq!(found(&["greeting.txt"]).await.len(), 0, "an erased text is not found");
         let acts = JournalFilter { kind: Some("action_recorded".into()), ..JournalFilter::default() };
-        let acts = fixture.service.journal(&acts, 10).await.unwrap();
+        let acts = fixture.service.journal().list(&acts, 10).await.unwrap();
         assert!(acts.len() == 1 && acts[0].recorded.is_none(), "the entry stays without its payload");
     });
 }

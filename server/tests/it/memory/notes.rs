@@ -217,7 +217,7 @@ fn rebuilt_notes_equal_the_live_ones() {
         fixture.service.notes().delete(&fixture.caller, "gone", &NoteOwnerRef::default()).await.unwrap();
         set_note(&fixture, note("erased", "alpha")).await;
         fixture.service.notes().delete(&fixture.caller, "erased", &NoteOwnerRef::default()).await.unwrap();
-        fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+        fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
         set_note(&fixture, note("erased", "alpha anew 東京都")).await;
         set_note(&fixture, note("gone-again", "alpha")).await;
         fixture
@@ -236,7 +236,7 @@ fn rebuilt_notes_equal_the_live_ones() {
         ];
         for damage in damages {
             scratch.execute(damage).await;
-            fixture.service.rebuild().await.unwrap();
+            fixture.service.journal().rebuild().await.unwrap();
             assert_eq!(rows_and_search_results(&scratch.db, &fixture).await, live, "after {damage}");
         }
         fixture.assert_verifies().await;
@@ -257,9 +257,9 @@ fn cleanup_erases_deleted_and_expired_notes_and_those_of_ended_executions() {
         set_note(&fixture, given("deleted")).await;
         fixture.service.notes().delete(&fixture.caller, "deleted", &NoteOwnerRef::default()).await.unwrap();
         set_note(&fixture, note("kept", "stays")).await;
-        let tried = fixture.service.cleanup(&fixture.caller, i64::MAX, true).await.unwrap();
+        let tried = fixture.service.journal().cleanup(&fixture.caller, i64::MAX, true).await.unwrap();
         assert_eq!((tried.notes, tried.executions), (3, 1));
-        let cleaned = fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+        let cleaned = fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
         assert_eq!(cleaned.notes, 3);
         fixture.assert_verifies().await;
         assert!(find_notes(&fixture, by_search(canary)).await.is_empty());

@@ -107,9 +107,9 @@ fn project_notes_and_tasks_are_private_until_shared() {
             ["5435"],
             "a shared note stays shared after an update"
         );
-        let stats = two.stats(&StatsFilter::default()).await.unwrap();
+        let stats = two.journal().stats(&StatsFilter::default()).await.unwrap();
         assert_eq!(stats.executions.total, 0);
-        let rows = one.rebuild().await.unwrap();
+        let rows = one.journal().rebuild().await.unwrap();
         assert_eq!(rows, 3, "a note and two tasks");
         assert_eq!(values(&two, by_key("port")).await, ["5435"]);
     });

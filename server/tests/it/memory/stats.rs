@@ -23,9 +23,10 @@ fn stats_equal_a_recount_of_the_journal() {
     for_each_database(async |scratch| {
         let mut rng = SeededRng::from_env("statistics");
         let fixture = random_history::random_tools_fixture(&scratch.url).await;
-        let read_stats = async || drop(fixture.service.stats(&StatsFilter::default()).await.unwrap());
+        let read_stats =
+            async || drop(fixture.service.journal().stats(&StatsFilter::default()).await.unwrap());
         random_history::run_random_executions(&fixture, &mut rng, EXECUTIONS, read_stats).await;
-        let stats = fixture.service.stats(&StatsFilter::default()).await.unwrap();
+        let stats = fixture.service.journal().stats(&StatsFilter::default()).await.unwrap();
         assert_stats_equal(&stats, &RawJournal::read(&scratch.db).await);
         assert_tools(&stats, &scratch.db).await;
         assert_open_waits(&stats, &fixture).await;
@@ -36,22 +37,22 @@ fn stats_equal_a_recount_of_the_journal() {
             let of = StatsFilter { plan: Some(plan.into()), ..StatsFilter::default() };
             let only =
                 RawJournal::read(&scratch.db).await.retain_starts(|start| start["plan"]["name"] == plan);
-            assert_stats_equal(&fixture.service.stats(&of).await.unwrap(), &only);
+            assert_stats_equal(&fixture.service.journal().stats(&of).await.unwrap(), &only);
         }
         let of = StatsFilter { task: Some("T-1".into()), ..StatsFilter::default() };
         let only = RawJournal::read(&scratch.db).await.retain_starts(|start: &Value| start["task"] == "T-1");
-        assert_stats_equal(&fixture.service.stats(&of).await.unwrap(), &only);
+        assert_stats_equal(&fixture.service.journal().stats(&of).await.unwrap(), &only);
         let of = StatsFilter { since: Some(i64::MAX - 1), ..StatsFilter::default() };
         assert_stats_equal(
-            &fixture.service.stats(&of).await.unwrap(),
+            &fixture.service.journal().stats(&of).await.unwrap(),
             &RawJournal::read(&scratch.db).await.retain_starts(|_| false),
         );
 
         for damage in ["DELETE FROM waits", "UPDATE claims SET outcome = 'failed'", "DELETE FROM troubles"] {
             scratch.execute(damage).await;
-            fixture.service.rebuild().await.unwrap();
+            fixture.service.journal().rebuild().await.unwrap();
             assert_eq!(
-                fixture.service.stats(&StatsFilter::default()).await.unwrap(),
+                fixture.service.journal().stats(&StatsFilter::default()).await.unwrap(),
                 stats,
                 "after {damage}"
             );

@@ -61,7 +61,7 @@ fn concurrent_task_updates_lose_nothing_and_rebuild_equals_live() {
         assert_eq!((live.len(), live[0].version), (3, 21));
         for damage in ["DELETE FROM tasks", "UPDATE tasks SET title = 'x', version = 7, priority = 5"] {
             scratch.execute(damage).await;
-            fixture.service.rebuild().await.unwrap();
+            fixture.service.journal().rebuild().await.unwrap();
             assert_eq!(tasks::all(TENANT).all(&scratch.db).await.unwrap(), live, "after {damage}");
         }
         let subtasks = fixture.service.tasks().subtasks("T-1").await.unwrap();

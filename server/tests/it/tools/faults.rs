@@ -193,7 +193,7 @@ async fn non_idempotent_calls_arrive_once_under_random_faults() {
     assert_no_duplicates(&faults_fixture.witnessed_calls());
     fixture.service.close().await;
     let arrived = faults_fixture.witnessed_calls();
-    let seen = fixture.service.tool_call_stats(None).await.unwrap();
+    let seen = fixture.service.journal().tool_call_stats(None).await.unwrap();
     let unknown: u64 = seen.servers.values().flat_map(|seen| seen.unknown.values()).sum();
     let timeouts: u64 = seen.servers.values().filter_map(|seen| seen.unknown.get("timeout")).sum();
     let probes: u64 =
