@@ -128,7 +128,9 @@ impl McpEndpoint {
         id: &str,
     ) -> Result<ApprovalRoute, Error> {
         match self.approval_route(request) {
-            ApprovalRoute::Agent if self.service().agents_may_approve(id).await? => Ok(ApprovalRoute::Agent),
+            ApprovalRoute::Agent if self.service().executions().agents_may_approve(id).await? => {
+                Ok(ApprovalRoute::Agent)
+            }
             ApprovalRoute::Agent | ApprovalRoute::Elicitation if request.can_elicit() => {
                 Ok(ApprovalRoute::Elicitation)
             }
@@ -142,7 +144,7 @@ impl McpEndpoint {
     async fn address_agenda(&self, request: &AgentRequest, agenda: &mut Agenda) -> Result<(), Error> {
         for item in &mut agenda.items {
             if let Some(view) = &mut item.view {
-                self.service().address_claims(&request.caller, view).await?;
+                self.service().executions().address_claims(&request.caller, view).await?;
                 item.waiting.clone_from(&view.waiting);
             }
         }
@@ -155,7 +157,7 @@ impl McpEndpoint {
         request: &AgentRequest,
         mut view: ExecutionView,
     ) -> Result<answer::AgentAnswer, Error> {
-        self.service().address_claims(&request.caller, &mut view).await?;
+        self.service().executions().address_claims(&request.caller, &mut view).await?;
         Ok(answer::execution_answer(&view, self.approval_route(request)))
     }
 

@@ -72,7 +72,7 @@ pub use context::{
 };
 pub use entries::JournalFilter;
 pub use executions::{
-    Driver, ExecutionWatcher, FoundExecution, RegisteredNode, StartedExecution, StepSnapshot,
+    Driver, ExecutionWatcher, Executions, FoundExecution, RegisteredNode, StartedExecution, StepSnapshot,
     WaitingExecutions,
 };
 pub use export::{ExportReport, verify_file};
@@ -223,6 +223,10 @@ impl Service {
 
     pub fn journal(&self) -> Journal<'_> {
         Journal(self)
+    }
+
+    pub fn executions(&self) -> Executions<'_> {
+        Executions(self)
     }
 
     /// The database's kind and location, without its password.

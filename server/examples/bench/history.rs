@@ -22,7 +22,7 @@ pub async fn write_rare_entries(url: &str) -> anyhow::Result<Value> {
     for _ in 0..PAGE {
         let facts = ActionFacts { entity: Some("the last page".into()), ..ActionFacts::default() };
         let act = ActionRecord { facts, ..ActionRecord::default() };
-        service.record_action(&Caller::new("agent:rare"), act).await?;
+        service.executions().record_action(&Caller::new("agent:rare"), act).await?;
     }
     let (position, _) = service.journal().head().await?;
     Ok(json!({ "position": position }))

@@ -97,8 +97,8 @@ async fn run_executions(url: &str, executions: usize, steps: usize, at_once: usi
         let (service, caller, halt) = (service.clone(), caller.clone(), halt.clone());
         let (reference, plan) = (saved.reference.clone(), saved.plan.clone());
         running.spawn(async move {
-            let started = service.start(&caller, reference, plan, None, true).await?;
-            let status = service.drive(started.progress, halt).await?;
+            let started = service.executions().start(&caller, reference, plan, None, true).await?;
+            let status = service.executions().drive(started.progress, halt).await?;
             drop(slot);
             anyhow::ensure!(status.as_str() == "succeeded", "an execution ended {status}");
             Ok(())
@@ -128,9 +128,12 @@ async fn start_hanging_calls(url: &str, executions: usize) -> anyhow::Result<Val
     let saved = service.plans().save(&caller, &plan(3, retry), true).await?;
     let (_keep, halt) = watch::channel(false);
     for _ in 0..executions {
-        let started = service.start(&caller, saved.reference.clone(), saved.plan.clone(), None, true).await?;
+        let started = service
+            .executions()
+            .start(&caller, saved.reference.clone(), saved.plan.clone(), None, true)
+            .await?;
         let (service, halt) = (service.clone(), halt.clone());
-        tokio::spawn(async move { service.drive(started.progress, halt).await.map(drop) });
+        tokio::spawn(async move { service.executions().drive(started.progress, halt).await.map(drop) });
     }
     while calls.load(Ordering::Relaxed) < executions as u64 {
         tokio::task::yield_now().await;
@@ -152,7 +155,7 @@ async fn resume_after_kill(url: &str, executions: usize) -> anyhow::Result<Value
     let ms = start.elapsed().as_secs_f64() * 1000.0;
     // The next round counts its own executions only, so these must end first.
     let running = actbook::service::ExecutionFilter { status: Some("running".into()), ..Default::default() };
-    while !service.list(&running, 1).await?.is_empty() {
+    while !service.executions().list(&running, 1).await?.is_empty() {
         tokio::task::yield_now().await;
     }
     Ok(json!({ "ms": ms }))

@@ -117,8 +117,8 @@ async fn run_plan(service: &Service, plan: &str, at_once: usize) -> anyhow::Resu
         let (service, caller, halt) = (service.clone(), caller.clone(), halt.clone());
         let (reference, plan) = (saved.reference.clone(), saved.plan.clone());
         running.spawn(async move {
-            let started = service.start(&caller, reference, plan, None, true).await?;
-            let status = service.drive(started.progress, halt).await?;
+            let started = service.executions().start(&caller, reference, plan, None, true).await?;
+            let status = service.executions().drive(started.progress, halt).await?;
             anyhow::ensure!(status.as_str() == "succeeded", "an execution ended {status}");
             Ok(())
         });

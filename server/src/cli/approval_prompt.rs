@@ -55,7 +55,7 @@ pub async fn ask_for_approval(session: &Session, id: &str, events: &mut Events) 
         return Ok(false);
     }
     let Some(question) = open_approvals(session, id).await?.into_iter().next() else { return Ok(false) };
-    let mut watching = session.service.watch(id).await?;
+    let mut watching = session.service.executions().watch(id).await?;
     session.output.line("");
     session.output.wrapped_text(&question.text);
     loop {
@@ -82,7 +82,8 @@ fn is_interactive(output: &Output) -> bool {
 
 /// The approvals that the execution waits for now.
 async fn open_approvals(session: &Session, id: &str) -> Result<Vec<PersonQuestion>, Error> {
-    let (_, mut questions) = session.service.person_questions(id, None, QuestionMedium::Terminal).await?;
+    let (_, mut questions) =
+        session.service.executions().person_questions(id, None, QuestionMedium::Terminal).await?;
     questions.retain(|question| question.waiting.kind == "approval");
     Ok(questions)
 }
@@ -107,8 +108,8 @@ async fn submit_reply(
         ApprovalReply::Yes(_) | ApprovalReply::No(_) if !is_still_open(session, id, question).await? => {
             session.output.line("the question has changed meanwhile; nothing was decided");
         }
-        ApprovalReply::Yes(reason) => drop(service.approve(caller, id, step, reason).await?),
-        ApprovalReply::No(reason) => drop(service.reject(caller, id, step, reason).await?),
+        ApprovalReply::Yes(reason) => drop(service.executions().approve(caller, id, step, reason).await?),
+        ApprovalReply::No(reason) => drop(service.executions().reject(caller, id, step, reason).await?),
     }
     Ok(true)
 }

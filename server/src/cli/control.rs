@@ -14,7 +14,7 @@ use super::{CommandResult, Exit, brief, detach};
 
 /// Pauses the execution and prints how to resume it.
 pub async fn pause(session: &Session, id: &str, reason: Option<String>) -> CommandResult {
-    let (found, _) = session.service.pause(&session.caller, id, reason).await?;
+    let (found, _) = session.service.executions().pause(&session.caller, id, reason).await?;
     let next = format!("nothing further starts; `actbook resume {}` goes on", short_id(found.id.as_str()));
     print_result(session, &found, "paused", next).await
 }
@@ -26,7 +26,7 @@ pub async fn approve(
     step: Option<String>,
     reason: Option<String>,
 ) -> CommandResult {
-    let updated = session.service.approve(&session.caller, id, step, reason).await?;
+    let updated = session.service.executions().approve(&session.caller, id, step, reason).await?;
     print_next_driver(session, updated, "approved").await
 }
 
@@ -38,11 +38,11 @@ pub async fn reject(
     reason: Option<String>,
 ) -> CommandResult {
     let rejects_plan = step.is_none();
-    let updated = session.service.reject(&session.caller, id, step, reason).await?;
+    let updated = session.service.executions().reject(&session.caller, id, step, reason).await?;
     let (found, progress) = &updated;
     if rejects_plan
         && progress.status == ExecutionStatus::Running
-        && session.service.driver(found).await?.is_none()
+        && session.service.executions().driver(found).await?.is_none()
     {
         // A rejected plan is cancelled; no other process drives the execution, so this one does it.
         return drive_or_hand_over(session, found, false, false, Goal::Cancel).await;
@@ -103,14 +103,14 @@ async fn decide_one(
     let (service, caller, id) = (&session.service, &session.caller, args.execution.as_str());
     let (step, reason, output) = (step.to_owned(), Some(args.reason.clone()), args.output.clone());
     match args.arguments.clone() {
-        Some(arguments) => service.retry_with(caller, id, step, answer, reason, arguments).await,
-        None => service.decide(caller, id, step, answer, reason, output).await,
+        Some(arguments) => service.executions().retry_with(caller, id, step, answer, reason, arguments).await,
+        None => service.executions().decide(caller, id, step, answer, reason, output).await,
     }
 }
 
 /// The ids of the steps of this kind that wait for an answer, at least one; an error if there is none.
 async fn waiting_steps(session: &Session, id: &str, kind: UnsettledKind) -> Result<Vec<String>, Error> {
-    let view = session.service.view(id).await?;
+    let view = session.service.executions().view(id).await?;
     let waits = |step: &&StepView| {
         step.status == kind.status()
             && view.waiting.iter().any(|waiting| waiting.step.as_ref() == Some(&step.id))
@@ -139,7 +139,8 @@ pub async fn record(session: &Session, args: RecordArgs) -> CommandResult {
     };
     let (step, status) = (Some(step), Some(status));
     let action = ActionRecord { step, status, output, facts, ..ActionRecord::default() };
-    let recorded = session.service.record_in_execution(&session.caller, &execution, action).await?;
+    let recorded =
+        session.service.executions().record_in_execution(&session.caller, &execution, action).await?;
     print_next_driver(session, recorded, "recorded").await
 }
 
@@ -150,7 +151,7 @@ async fn print_next_driver(
     what: &str,
 ) -> CommandResult {
     let id = short_id(found.id.as_str());
-    let driver = session.service.driver(&found).await?;
+    let driver = session.service.executions().driver(&found).await?;
     let next = match (driver, progress.status) {
         (Some(driver), _) => format!("{} goes on", process_label(&driver)),
         (
@@ -174,7 +175,7 @@ async fn print_next_driver(
 async fn print_result(session: &Session, found: &FoundExecution, what: &str, next: String) -> CommandResult {
     let output = &session.output;
     if output.json {
-        output.document(&session.service.view(found.id.as_str()).await?);
+        output.document(&session.service.executions().view(found.id.as_str()).await?);
     } else {
         output.line(format_args!("{what}; {next}"));
     }
@@ -189,7 +190,7 @@ pub fn process_label(driver: &Driver) -> String {
 /// Lifts a pause, or drives an execution that no process drives. `here` adopts this config's server
 /// definitions.
 pub async fn resume(session: &Session, id: &str, here: bool, detach: bool) -> CommandResult {
-    let found = session.service.find(id).await?;
+    let found = session.service.executions().find(id).await?;
     match found.status {
         ExecutionStatus::Running | ExecutionStatus::Blocked | ExecutionStatus::Compensating => {}
         // If the execution has ended, the service refuses and says so.
@@ -198,7 +199,7 @@ pub async fn resume(session: &Session, id: &str, here: bool, detach: bool) -> Co
         | ExecutionStatus::Failed
         | ExecutionStatus::Cancelled
         | ExecutionStatus::Compensated => {
-            session.service.resume(&session.caller, id).await?;
+            session.service.executions().resume(&session.caller, id).await?;
         }
     }
     drive_or_hand_over(session, &found, here, detach, Goal::Run).await
@@ -206,16 +207,16 @@ pub async fn resume(session: &Session, id: &str, here: bool, detach: bool) -> Co
 
 /// Requests the cancellation; if no process drives the execution, carries it out here.
 pub async fn cancel(session: &Session, id: &str, reason: Option<String>) -> CommandResult {
-    let found = session.service.find(id).await?;
-    if let Err(refused) = session.service.cancel(&session.caller, id, reason).await {
+    let found = session.service.executions().find(id).await?;
+    if let Err(refused) = session.service.executions().cancel(&session.caller, id, reason).await {
         // An earlier `cancel` recorded the request, and its process ended before it was carried out.
-        let stranded =
-            found.status == ExecutionStatus::Running && session.service.driver(&found).await?.is_none();
+        let stranded = found.status == ExecutionStatus::Running
+            && session.service.executions().driver(&found).await?.is_none();
         if !stranded {
             return Err(refused);
         }
     }
-    match session.service.driver(&found).await? {
+    match session.service.executions().driver(&found).await? {
         Some(driver) => {
             let next = format!(
                 "{} stops it: `actbook watch {}`",
@@ -237,10 +238,10 @@ pub async fn undo(
     detach: bool,
 ) -> CommandResult {
     if !here {
-        session.service.require_drivable(id).await?;
+        session.service.executions().require_drivable(id).await?;
     }
-    let found = session.service.find(id).await?;
-    match session.service.undo(&session.caller, id, reason).await {
+    let found = session.service.executions().find(id).await?;
+    match session.service.executions().undo(&session.caller, id, reason).await {
         Ok(_) => {}
         Err(refused) if refused.code == "already_undoing" && found.status != ExecutionStatus::Blocked => {}
         Err(refused) => return Err(refused),
@@ -259,23 +260,24 @@ async fn drive_or_hand_over(
 ) -> CommandResult {
     let id = found.id.as_str();
     if detach {
-        return match session.service.driver(found).await? {
+        return match session.service.executions().driver(found).await? {
             Some(driver) => {
                 print_result(session, found, "recorded", format!("{} drives it", process_label(&driver)))
                     .await
             }
             None => {
                 if here {
-                    session.service.adopt(&session.caller, id).await?;
+                    session.service.executions().adopt(&session.caller, id).await?;
                 }
                 detach::hand_over_and_report(session, id).await
             }
         };
     }
     let events = Events::open()?;
-    let claimed = session.service.claim(&session.caller, id, here).await?;
+    let claimed = session.service.executions().claim(&session.caller, id, here).await?;
     if claimed.is_none()
-        && let Some(driver) = session.service.driver(&session.service.find(id).await?).await?
+        && let Some(driver) =
+            session.service.executions().driver(&session.service.executions().find(id).await?).await?
     {
         session.output.notice(format_args!("{} drives it; watching", process_label(&driver)));
     }
@@ -284,7 +286,7 @@ async fn drive_or_hand_over(
 
 /// `undo --dry-run`: prints the calls that an undo would make, in order; an error if there are none.
 pub async fn preview_undo(session: &Session, id: &str) -> CommandResult {
-    let watching = session.service.watch(id).await?;
+    let watching = session.service.executions().watch(id).await?;
     let brief = watching.brief().await?;
     if session.output.json {
         session.output.document(&brief);

@@ -168,7 +168,8 @@ async fn run_until_failure(
     let service = &session.service;
     let saved = service.plans().save(&session.caller, PLAN, true).await?;
     let inputs = Some(json!({ "version": VERSION }));
-    let started = service.start(&session.caller, saved.reference, saved.plan, inputs, true).await?;
+    let started =
+        service.executions().start(&session.caller, saved.reference, saved.plan, inputs, true).await?;
     let view =
         foreground::watch_quietly(session, started.id.as_str(), events, Some(started.progress)).await?;
     refuse_if_interrupted(&view)?;
@@ -199,8 +200,12 @@ async fn undo_execution(
 ) -> Result<ExecutionView, Error> {
     story.chapter("Undo: in reverse order, whatever may have run");
     let (id, events) = (failed.id.as_str(), Events::open()?);
-    session.service.undo(&session.caller, id, Some("the mirror cannot be reached".to_owned())).await?;
-    let claimed = session.service.claim(&session.caller, id, false).await?;
+    session
+        .service
+        .executions()
+        .undo(&session.caller, id, Some("the mirror cannot be reached".to_owned()))
+        .await?;
+    let claimed = session.service.executions().claim(&session.caller, id, false).await?;
     let view = foreground::watch_quietly(session, id, events, claimed).await?;
     refuse_if_interrupted(&view)?;
     story.say(&brief::headline(&view));

@@ -30,7 +30,7 @@ pub async fn hand_over_and_report(session: &Session, id: &str) -> CommandResult 
 pub async fn spawn_driver(session: &Session, id: &str) -> Result<Child, Error> {
     // This process must not be mistaken for the driver.
     session.service.close().await;
-    let mut watching = session.service.watch(id).await?;
+    let mut watching = session.service.executions().watch(id).await?;
     let before = watching.execution().epoch;
     let mut child = spawn_process(session, id)?;
     let why = tokio::select! {
@@ -58,11 +58,11 @@ async fn wait_until_claimed(watching: &mut ExecutionWatcher, before: Epoch) -> R
 async fn print_hand_over(session: &Session, id: &str, child: &Child) -> CommandResult {
     let output = &session.output;
     if output.json {
-        output.document(&session.service.view(id).await?);
+        output.document(&session.service.executions().view(id).await?);
         return Ok(Exit::Done);
     }
-    let found = session.service.find(id).await?;
-    let who = match (session.service.driver(&found).await?, found.status) {
+    let found = session.service.executions().find(id).await?;
+    let who = match (session.service.executions().driver(&found).await?, found.status) {
         (Some(driver), _) => format!("{} drives it", process_label(&driver)),
         // The background process has already driven the execution as far as it goes.
         (None, status) => format!("process {} drove it, and it is {status}", child.id()),
@@ -119,11 +119,11 @@ pub async fn drive_in_background(session: &Session, id: &str) -> CommandResult {
     if let Err(error) = rustix::process::setsid() {
         tracing::debug!("setsid failed: {error}");
     }
-    let Some(claimed) = session.service.claim(&session.caller, id, false).await? else {
+    let Some(claimed) = session.service.executions().claim(&session.caller, id, false).await? else {
         return Ok(Exit::Done);
     };
     let (stop, halt) = tokio::sync::watch::channel(false);
-    let driving = session.service.drive(claimed, halt);
+    let driving = session.service.executions().drive(claimed, halt);
     tokio::pin!(driving);
     let mut signals = SignalGuard::register()?;
     loop {

@@ -190,11 +190,11 @@ fn state_text(state: &ServerState) -> String {
 
 /// How many processes drive, and whether executions have lost their driver.
 async fn check_nodes(session: &Session) -> Result<DoctorCheck, Error> {
-    let nodes = session.service.nodes().await?;
+    let nodes = session.service.executions().nodes().await?;
     let (alive, dead): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.alive);
     let names: Vec<String> =
         dead.iter().map(|node| format!("{} on {}", node.driver.process, node.driver.host)).collect();
-    let stranded = session.service.list_orphaned().await?;
+    let stranded = session.service.executions().list_orphaned().await?;
     let says = format!("{} processes drive", alive.len());
     Ok(match (stranded.as_slice(), names.is_empty()) {
         ([], true) => DoctorCheck::passed("seats", says),

@@ -68,7 +68,7 @@ pub async fn follow(
             print_end(session, &view, end);
             return Ok(exit_for(view.status, goal));
         }
-        claimed = session.service.claim(&session.caller, id, false).await?;
+        claimed = session.service.executions().claim(&session.caller, id, false).await?;
     }
 }
 
@@ -80,7 +80,7 @@ async fn drive_or_watch(
     events: &mut Events,
     claimed: Option<DriveState>,
 ) -> Result<(ExecutionView, WatchEnd), Error> {
-    let mut watching = session.service.watch(id).await?;
+    let mut watching = session.service.executions().watch(id).await?;
     let mut screen = ProgressScreen::new(session.output.clone(), &watching);
     let end = match claimed {
         Some(claimed) => drive(session, claimed, events, &mut watching, &mut screen).await,
@@ -117,7 +117,7 @@ async fn drive(
 ) -> Result<WatchEnd, Error> {
     let (stop, halt) = tokio::sync::watch::channel(false);
     let service = session.service.clone();
-    let mut driving = tokio::spawn(async move { service.drive(claimed, halt).await });
+    let mut driving = tokio::spawn(async move { service.executions().drive(claimed, halt).await });
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -160,7 +160,7 @@ fn stop_driving(session: &Session, signal: StopSignal, stop: &Sender<bool>, watc
             let (service, caller) = (session.service.clone(), session.caller.clone());
             let (id, stop) = (watching.execution().id.to_string(), stop.clone());
             tokio::spawn(async move {
-                let pausing = service.pause(&caller, &id, Some(PAUSE_REASON.to_owned()));
+                let pausing = service.executions().pause(&caller, &id, Some(PAUSE_REASON.to_owned()));
                 let paused = tokio::time::timeout(PAUSE_TIMEOUT, pausing).await;
                 if !matches!(paused, Ok(Ok(_))) {
                     tracing::debug!(
@@ -211,8 +211,8 @@ async fn watch_other_driver(
             return Ok(WatchEnd::Settled);
         }
         if Instant::now() >= check_at {
-            let found = session.service.find(id).await?;
-            if session.service.driver(&found).await?.is_none() {
+            let found = session.service.executions().find(id).await?;
+            if session.service.executions().driver(&found).await?.is_none() {
                 watching.refresh()?;
                 if !is_waiting_or_ended(watching.status()) {
                     return Err(nobody_drives_error(id));

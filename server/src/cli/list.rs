@@ -14,7 +14,7 @@ use super::{CommandResult, Exit, times};
 pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
     let limit = args.limit;
     let filter = execution_filter(session, args).await?;
-    let rows = session.service.list(&filter, limit).await?;
+    let rows = session.service.executions().list(&filter, limit).await?;
     let output = &session.output;
     if output.json {
         output.document(&rows);
@@ -26,7 +26,7 @@ pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
         let mut table = Table::new(0, &["execution", "status", "plan", "started", "took", "task", "project"]);
         rows.iter().for_each(|row| table.push_row(table_row(row)));
         table.print(output);
-        print_waiting(output, &session.service.waiting_executions(&filter).await?);
+        print_waiting(output, &session.service.executions().waiting(&filter).await?);
     }
     if let Some(last) = rows.last().filter(|_| rows.len() as u64 == limit && !output.json) {
         output.notice(painted(QUIET, format_args!("more: the same with --cursor {}", last.id)));
@@ -40,7 +40,7 @@ async fn execution_filter(
     args: ListArgs,
 ) -> Result<ExecutionFilter, actbook::error::Error> {
     let before = match &args.cursor {
-        Some(id) => Some(session.service.find(id).await?.stream),
+        Some(id) => Some(session.service.executions().find(id).await?.stream),
         None => None,
     };
     Ok(ExecutionFilter {

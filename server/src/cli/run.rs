@@ -27,7 +27,7 @@ pub async fn run(session: &Session, args: RunArgs) -> CommandResult {
 /// Runs the plan version of an earlier execution again, with its inputs overridden by those given now.
 pub async fn rerun(session: &Session, args: RerunArgs) -> CommandResult {
     let ExecutedPlan { reference, plan, mut inputs, left_out } =
-        session.service.executed_plan(&args.execution, args.here).await?;
+        session.service.executions().executed_plan(&args.execution, args.here).await?;
     inputs::check_input_names(&args.input_args, &plan)?;
     let given = inputs::given_inputs(&args.input_args, &plan)?;
     for name in left_out.iter().filter(|name| !given.contains_key(*name)) {
@@ -61,17 +61,17 @@ pub async fn start_and_follow(
     // Only a driver can wait for the plan's approval; it sends nothing before it has one.
     let drives = here || approved;
     let StartedExecution { id, progress, .. } =
-        session.service.start(&session.caller, reference, plan, inputs, drives).await?;
+        session.service.executions().start(&session.caller, reference, plan, inputs, drives).await?;
     if approved {
         let reason = Some("--yes".to_owned());
-        session.service.approve(&session.caller, id.as_str(), None, reason).await?;
+        session.service.executions().approve(&session.caller, id.as_str(), None, reason).await?;
     }
     if !here {
         return detach::hand_over_and_report(session, id.as_str()).await;
     }
     // The approval was appended after `progress` was read; a new claim continues from there.
     let claimed = if approved {
-        session.service.claim(&session.caller, id.as_str(), false).await?
+        session.service.executions().claim(&session.caller, id.as_str(), false).await?
     } else {
         Some(progress)
     };

@@ -38,7 +38,7 @@ enum DriverState {
 
 /// Prints an execution: steps, values, records, the recovery brief, open questions and the next commands.
 pub async fn show(session: &Session, id: &str) -> CommandResult {
-    let view = session.service.view(id).await?;
+    let view = session.service.executions().view(id).await?;
     let driving = driver_state(session, &view).await?;
     let output = &session.output;
     if output.json {
@@ -64,8 +64,13 @@ pub async fn show(session: &Session, id: &str) -> CommandResult {
 async fn driver_state(session: &Session, view: &ExecutionView) -> Result<DriverState, Error> {
     match view.status {
         ExecutionStatus::Running | ExecutionStatus::Compensating => {
-            let found = session.service.find(view.id.as_str()).await?;
-            Ok(session.service.driver(&found).await?.map_or(DriverState::Nobody, DriverState::By))
+            let found = session.service.executions().find(view.id.as_str()).await?;
+            Ok(session
+                .service
+                .executions()
+                .driver(&found)
+                .await?
+                .map_or(DriverState::Nobody, DriverState::By))
         }
         ExecutionStatus::Paused
         | ExecutionStatus::Blocked

@@ -11,7 +11,7 @@ use super::{CommandResult, Exit, brief, times};
 
 /// Prints a step: values, error, attempts, approvals, compensation, open questions.
 pub async fn show(session: &Session, id: &str, step: &str) -> CommandResult {
-    let detail = session.service.step(id, step).await?;
+    let detail = session.service.executions().step(id, step).await?;
     let output = &session.output;
     if output.json {
         output.document(&detail);

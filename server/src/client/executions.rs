@@ -60,11 +60,11 @@ impl Client {
     async fn start_execution(&self, plan: &str, inputs: Option<Value>) -> Result<String, Error> {
         self.check_open()?;
         let caller = self.caller_for(&json!(["start", plan, inputs]));
-        if let Some(started) = self.service().find_previous_start(&caller).await? {
+        if let Some(started) = self.service().executions().find_previous_start(&caller).await? {
             return Ok(started.id.to_string());
         }
         let (reference, plan, _) = self.service().plans().load_and_check(plan).await?;
-        let started = self.service().start(&caller, reference, plan, inputs, true).await?;
+        let started = self.service().executions().start(&caller, reference, plan, inputs, true).await?;
         if started.fresh {
             self.shared.background.drive_claimed(started.progress);
         }
@@ -74,12 +74,12 @@ impl Client {
     /// The current view of an execution: its steps, what it waits for and, if something went wrong, the
     /// brief. Here and in all methods, a unique prefix of an id is enough.
     pub async fn view(&self, execution: &str) -> Result<ExecutionView, Error> {
-        self.service().view(execution).await
+        self.service().executions().view(execution).await
     }
 
     /// What undoing an execution would do now, whether or not something went wrong.
     pub async fn brief(&self, execution: &str) -> Result<Brief, Error> {
-        self.service().watch(execution).await?.brief().await
+        self.service().executions().watch(execution).await?.brief().await
     }
 
     /// Executions, newest first.
@@ -88,13 +88,13 @@ impl Client {
         filter: &ExecutionFilter,
         limit: u64,
     ) -> Result<Vec<ExecutionSummary>, Error> {
-        self.service().list(filter, limit).await
+        self.service().executions().list(filter, limit).await
     }
 
     /// Waits until an execution has ended, is paused, or waits for a person or an agent. To stop waiting,
     /// drop the future.
     pub async fn wait(&self, execution: &str) -> Result<ExecutionView, Error> {
-        let mut watching = self.service().watch(execution).await?;
+        let mut watching = self.service().executions().watch(execution).await?;
         while !watching.is_settled() {
             watching.wait_for_change().await?;
         }
@@ -103,7 +103,7 @@ impl Client {
 
     /// A stream of an execution's views, one after each change by any process, until it ends.
     pub async fn watch(&self, execution: &str) -> Result<Watch, Error> {
-        Ok(Watch::new(self.service().watch(execution).await?))
+        Ok(Watch::new(self.service().executions().watch(execution).await?))
     }
 
     /// Takes over the executions of exited processes now; returns how many.
@@ -115,14 +115,20 @@ impl Client {
     /// Approves a step; without a step, the plan or a proposed undo.
     pub async fn approve(&self, execution: &str, step: Option<&str>, reason: Option<&str>) -> ViewResult {
         let caller = self.caller_for(&json!(["approve", execution, step, reason]));
-        self.view_after(self.service().approve(&caller, execution, owned(step), owned(reason)).await).await
+        self.view_after(
+            self.service().executions().approve(&caller, execution, owned(step), owned(reason)).await,
+        )
+        .await
     }
 
     /// Rejects a step, or without a step the plan or a proposed undo. A rejected step has failed; an
     /// execution whose plan is rejected is cancelled.
     pub async fn reject(&self, execution: &str, step: Option<&str>, reason: Option<&str>) -> ViewResult {
         let caller = self.caller_for(&json!(["reject", execution, step, reason]));
-        self.view_after(self.service().reject(&caller, execution, owned(step), owned(reason)).await).await
+        self.view_after(
+            self.service().executions().reject(&caller, execution, owned(step), owned(reason)).await,
+        )
+        .await
     }
 
     /// Decides about a step that failed or is unknown. `output` goes with `Happened` and `Skip`, and with
@@ -137,19 +143,22 @@ impl Client {
     ) -> ViewResult {
         let caller = self.caller_for(&json!(["decide", execution, step, answer, reason, output]));
         let (step, reason) = (step.to_owned(), owned(reason));
-        self.view_after(self.service().decide(&caller, execution, step, answer, reason, output).await).await
+        self.view_after(
+            self.service().executions().decide(&caller, execution, step, answer, reason, output).await,
+        )
+        .await
     }
 
     /// Pauses an execution: no further call starts, calls in flight finish.
     pub async fn pause(&self, execution: &str, reason: Option<&str>) -> ViewResult {
         let caller = self.caller_for(&json!(["pause", execution, reason]));
-        self.view_after(self.service().pause(&caller, execution, owned(reason)).await).await
+        self.view_after(self.service().executions().pause(&caller, execution, owned(reason)).await).await
     }
 
     /// Ends a pause, and drives the execution here if no live process does.
     pub async fn resume(&self, execution: &str) -> ViewResult {
         self.check_open()?;
-        self.service().require_drivable(execution).await?;
+        self.service().executions().require_drivable(execution).await?;
         let caller = self.caller_for(&json!(["resume", execution]));
         let found = self.shared.background.resume(&caller, execution).await?;
         Ok(self.shared.background.continue_and_view(&found).await?.0)
@@ -158,22 +167,22 @@ impl Client {
     /// Cancels an execution: no further call starts, calls in flight are asked to stop, nothing is undone.
     pub async fn cancel(&self, execution: &str, reason: Option<&str>) -> ViewResult {
         let caller = self.caller_for(&json!(["cancel", execution, reason]));
-        self.view_after(self.service().cancel(&caller, execution, owned(reason)).await).await
+        self.view_after(self.service().executions().cancel(&caller, execution, owned(reason)).await).await
     }
 
     /// Undoes all steps that may have run, in reverse order; also of an execution that has ended.
     pub async fn undo(&self, execution: &str, reason: Option<&str>) -> ViewResult {
         self.check_open()?;
-        self.service().require_drivable(execution).await?;
+        self.service().executions().require_drivable(execution).await?;
         let caller = self.caller_for(&json!(["undo", execution, reason]));
-        self.view_after(self.service().undo(&caller, execution, owned(reason)).await).await
+        self.view_after(self.service().executions().undo(&caller, execution, owned(reason)).await).await
     }
 
     /// Records an agent's step, or an act outside of any plan; returns its position in the journal.
     pub async fn record_action(&self, action: ActionRecord) -> Result<u64, Error> {
         let request = json!([action.execution, action.step, action.status, action.output, action.facts]);
         let caller = self.caller_for(&json!(["record_action", request]));
-        match self.service().record_action(&caller, action).await? {
+        match self.service().executions().record_action(&caller, action).await? {
             RecordResult::Standalone(position) => Ok(position.0),
             RecordResult::InExecution(found, progress) => {
                 self.shared.background.continue_and_view(&found).await?;
@@ -186,7 +195,7 @@ impl Client {
     pub async fn record_decision(&self, execution: &str, decision: Decision) -> ViewResult {
         let Decision { decision: choice, reason, step, details } = &decision;
         let caller = self.caller_for(&json!(["record_decision", execution, choice, reason, step, details]));
-        self.view_after(self.service().record_decision(&caller, execution, decision).await).await
+        self.view_after(self.service().executions().record_decision(&caller, execution, decision).await).await
     }
 
     /// Records that a step's effect was undone by hand or, with `done` false, that the attempt failed.
@@ -199,7 +208,10 @@ impl Client {
     ) -> ViewResult {
         let caller = self.caller_for(&json!(["record_compensation", execution, step, done, facts]));
         let step = step.to_owned();
-        self.view_after(self.service().record_compensation(&caller, execution, step, done, facts).await).await
+        self.view_after(
+            self.service().executions().record_compensation(&caller, execution, step, done, facts).await,
+        )
+        .await
     }
 
     /// The journal's entries that pass the filter, oldest first.

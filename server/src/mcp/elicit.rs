@@ -104,7 +104,7 @@ pub async fn open_questions(
     reason: Option<&str>,
 ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
     let asker = Asker { actor: &request.caller.actor, reason };
-    endpoint.service().person_questions(id, Some(asker), QuestionMedium::Form).await
+    endpoint.service().executions().person_questions(id, Some(asker), QuestionMedium::Form).await
 }
 
 /// The index in `view.waiting` of the open approval of a step, or without one of the plan or an undo.
@@ -262,8 +262,8 @@ pub async fn apply_answer(
     let (service, person) = (endpoint.service(), request.person_caller());
     let (id, step) = (shown.execution.as_str(), shown.step.clone());
     let (found, _) = match option {
-        "approve" => service.approve(&person, id, step, reason).await?,
-        "reject" => service.reject(&person, id, step, reason).await?,
+        "approve" => service.executions().approve(&person, id, step, reason).await?,
+        "reject" => service.executions().reject(&person, id, step, reason).await?,
         "started" | "succeeded" | "failed" | "compensated" => {
             return record_step_status(endpoint, &person, shown, option, reason).await;
         }
@@ -271,7 +271,7 @@ pub async fn apply_answer(
             let unknown_option =
                 |error: String| Error::new("invalid_argument", error, "status lists the answers");
             let verdict: Verdict = verdict.parse().map_err(unknown_option)?;
-            service.decide(&person, id, step.unwrap_or_default(), verdict, reason, None).await?
+            service.executions().decide(&person, id, step.unwrap_or_default(), verdict, reason, None).await?
         }
     };
     Ok(found)
@@ -292,7 +292,7 @@ async fn record_step_status(
         facts: ActionFacts { reason, ..ActionFacts::default() },
         ..ActionRecord::default()
     };
-    Ok(endpoint.service().record_in_execution(person, &shown.execution, action).await?.0)
+    Ok(endpoint.service().executions().record_in_execution(person, &shown.execution, action).await?.0)
 }
 
 /// The error of a form that the client did not show, or whose answer cannot be read. Nothing was decided.

@@ -135,7 +135,7 @@ pub async fn cancel_mcp_task(
     id: &str,
 ) -> Result<(), ErrorData> {
     let service = endpoint.service();
-    let found = service.find(id).await.map_err(|error| unknown_mcp_task_error(&error))?;
+    let found = service.executions().find(id).await.map_err(|error| unknown_mcp_task_error(&error))?;
     match found.status {
         ExecutionStatus::Succeeded
         | ExecutionStatus::Failed
@@ -146,7 +146,11 @@ pub async fn cancel_mcp_task(
         | ExecutionStatus::Blocked
         | ExecutionStatus::Compensating => {
             let why = Some("the task was cancelled".to_owned());
-            service.cancel(&request.caller, id, why).await.map_err(|error| to_error_data(&error))?;
+            service
+                .executions()
+                .cancel(&request.caller, id, why)
+                .await
+                .map_err(|error| to_error_data(&error))?;
             endpoint
                 .background()
                 .continue_execution(found.stream)

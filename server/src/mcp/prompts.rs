@@ -259,7 +259,7 @@ async fn recover_execution(
     request: &AgentRequest,
     id: &str,
 ) -> Result<String, Error> {
-    let answer = endpoint.execution_answer(request, endpoint.service().view(id).await?).await?;
+    let answer = endpoint.execution_answer(request, endpoint.service().executions().view(id).await?).await?;
     Ok(format!(
         "An execution needs you. Read what happened, find out with read-only means what is so in the world (an `unknown` \
          step may have taken effect), decide, and give the reason with your answer: it is journaled. Prefer compensate when \
@@ -270,7 +270,7 @@ async fn recover_execution(
 
 /// The text of the prompt `resume_work`.
 async fn resume_work(endpoint: &McpEndpoint, request: &AgentRequest) -> Result<String, Error> {
-    let mut agenda = endpoint.service().agenda().await?;
+    let mut agenda = endpoint.service().executions().agenda().await?;
     endpoint.address_agenda(request, &mut agenda).await?;
     let mut text =
         "You are taking work over and remember nothing of it. This is what the journal knows.\n\n".to_owned();

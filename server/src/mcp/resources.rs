@@ -124,7 +124,9 @@ pub async fn read(endpoint: &McpEndpoint, uri: &str) -> Result<ReadResourceResul
             let plan = service.plans().get(id).await;
             (json(plan.map(|(view, plan)| json!({ "plan": view, "document": plan.document })))?, false)
         }
-        ResourceUri::Execution(id) => (json(service.view(id).await.map(|view| json!(view)))?, false),
+        ResourceUri::Execution(id) => {
+            (json(service.executions().view(id).await.map(|view| json!(view)))?, false)
+        }
         ResourceUri::Journal(id) => {
             let filter = JournalFilter { execution: Some(id.clone()), ..Default::default() };
             (json(service.journal().list(&filter, ROWS_READ_MAX).await.map(|entries| json!(entries)))?, false)
@@ -153,7 +155,7 @@ pub async fn complete_id(service: &Service, of_plans: bool, prefix: &str) -> Res
     let known: Vec<String> = if of_plans {
         service.plans().list().await?.into_iter().flat_map(|plan| [plan.name, plan.id]).collect()
     } else {
-        let rows = service.list(&ExecutionFilter::default(), ROWS_READ_MAX).await?;
+        let rows = service.executions().list(&ExecutionFilter::default(), ROWS_READ_MAX).await?;
         rows.into_iter().map(|row| row.id).collect()
     };
     Ok(known.into_iter().filter(|id| id.starts_with(prefix)).take(COMPLETIONS_MAX).collect())

@@ -34,14 +34,14 @@ impl SessionSubscriptions {
     pub async fn add(&self, service: &Service, peer: Peer<RoleServer>, uri: String) -> Result<(), ErrorData> {
         let id = subscribable_execution_id(&uri)
             .ok_or_else(|| not_found(&uri, "only executions can be subscribed to"))?;
-        service.find(&id).await.map_err(|error| not_found(&uri, &error.message))?;
+        service.executions().find(&id).await.map_err(|error| not_found(&uri, &error.message))?;
         let mut watchers = self.0.lock();
         if watchers.len() >= SUBSCRIBED_MAX && !watchers.contains_key(&uri) {
             return Err(ErrorData::invalid_params(format!("at most {SUBSCRIBED_MAX} subscriptions"), None));
         }
         let (service, watched_uri) = (service.clone(), uri.clone());
         let watcher = tokio::spawn(async move {
-            let Ok(mut execution) = service.watch(&id).await else { return };
+            let Ok(mut execution) = service.executions().watch(&id).await else { return };
             while execution.wait_for_change().await.is_ok() {
                 let update = ResourceUpdatedNotificationParam::new(watched_uri.clone());
                 if peer.notify_resource_updated(update).await.is_err() {
@@ -87,7 +87,7 @@ pub async fn listen(service: &Service, subscription: SubscriptionContext) -> Res
         let Some(id) = subscribable_execution_id(uri) else { continue };
         let (service, sender, uri) = (service.clone(), sender.clone(), uri.clone());
         watchers.spawn(async move {
-            let Ok(mut execution) = service.watch(&id).await else { return };
+            let Ok(mut execution) = service.executions().watch(&id).await else { return };
             while execution.wait_for_change().await.is_ok() && sender.send(uri.clone()).await.is_ok() {
                 tokio::time::sleep(NOTIFY_INTERVAL).await;
             }

@@ -54,11 +54,11 @@ pub async fn wait_for_view(
     wait: Duration,
 ) -> Result<ExecutionView, Error> {
     if wait.is_zero() {
-        return service.view(id).await;
+        return service.executions().view(id).await;
     }
     let deadline = Instant::now() + wait;
     let mut notifier = request.progress_notifier();
-    let mut watch = service.watch(id).await?;
+    let mut watch = service.executions().watch(id).await?;
     while !has_reached(&watch, until) {
         tokio::select! {
             moved = watch.wait_for_change() => {

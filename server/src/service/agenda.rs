@@ -8,7 +8,7 @@ use actbook_engine::note::NoteScope;
 use actbook_engine::policy::ExecutionStatus;
 use serde::Serialize;
 
-use super::Service;
+use super::executions::Executions;
 use super::view::{ExecutionSummary, ExecutionView, PlanView, WaitingView};
 use crate::error::Error;
 use crate::store::{executions, notes, plans};
@@ -57,16 +57,17 @@ pub struct AgendaItem {
     pub view: Option<ExecutionView>,
 }
 
-impl Service {
+impl Executions<'_> {
     /// The agenda of all executions that this service may see.
-    pub async fn agenda(&self) -> Result<Agenda, Error> {
+    pub async fn agenda(self) -> Result<Agenda, Error> {
         let mut items = Vec::new();
         let mut more = BTreeMap::new();
         for status in OPEN_STATUSES {
             let filter =
                 executions::ExecutionFilter { status: Some(status.to_string()), ..Default::default() };
-            let rows =
-                executions::list(self.tenant, self.boundary(), &filter, COUNTED_MAX).all(&self.db).await?;
+            let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, COUNTED_MAX)
+                .all(&self.0.db)
+                .await?;
             let listed = rows.len().min(LISTED_MAX);
             for row in &rows[..listed] {
                 items.push(self.agenda_item(row, true).await?);
@@ -75,28 +76,26 @@ impl Service {
                 more.insert(status.to_string(), (rows.len() - listed) as u64);
             }
         }
-        let waiting = executions::waiting_after_end(self.tenant, self.boundary(), LISTED_MAX as u64);
-        for row in waiting.all(&self.db).await? {
+        let waiting = executions::waiting_after_end(self.0.tenant, self.0.boundary(), LISTED_MAX as u64);
+        for row in waiting.all(&self.0.db).await? {
             items.push(self.agenda_item(&row, true).await?);
         }
         items.sort_by_key(|item| !item.here);
         let all = executions::ExecutionFilter::default();
-        for row in executions::list(self.tenant, self.boundary(), &all, RECENT_MAX).all(&self.db).await? {
+        for row in
+            executions::list(self.0.tenant, self.0.boundary(), &all, RECENT_MAX).all(&self.0.db).await?
+        {
             if row.ended_at.is_some() && row.wake_at.is_none() {
                 items.push(self.agenda_item(&row, false).await?);
             }
         }
         let unstarted =
-            plans::never_started(self.tenant, self.boundary(), UNSTARTED_MAX).all(&self.db).await?;
+            plans::never_started(self.0.tenant, self.0.boundary(), UNSTARTED_MAX).all(&self.0.db).await?;
         Ok(Agenda { items, more, unstarted: unstarted.iter().map(PlanView::of).collect() })
     }
 
     /// The item of one execution; its view, open questions and note count only if `with_view`.
-    async fn agenda_item(
-        &self,
-        row: &executions::ExecutionRow,
-        with_view: bool,
-    ) -> Result<AgendaItem, Error> {
+    async fn agenda_item(self, row: &executions::ExecutionRow, with_view: bool) -> Result<AgendaItem, Error> {
         let execution = self.fold(row.id)?;
         let here = self.toolset_digest(&execution.plan) == execution.toolset;
         let view = if with_view { Some(self.render(&execution).await?) } else { None };
@@ -106,9 +105,9 @@ impl Service {
         Ok(AgendaItem { row, here, waiting, notes, view })
     }
 
-    async fn count_notes(&self, id: &ExecutionId) -> Result<usize, Error> {
+    async fn count_notes(self, id: &ExecutionId) -> Result<usize, Error> {
         let scope = Some(NoteScope::Execution(ExecutionId::new(id.as_str())));
-        let filter = notes::NoteRowFilter { scope, ..self.notes().filter() };
-        Ok(notes::list(self.tenant, &filter, NOTES_COUNTED_MAX).all(&self.db).await?.len())
+        let filter = notes::NoteRowFilter { scope, ..self.0.notes().filter() };
+        Ok(notes::list(self.0.tenant, &filter, NOTES_COUNTED_MAX).all(&self.0.db).await?.len())
     }
 }

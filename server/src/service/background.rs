@@ -108,19 +108,19 @@ impl BackgroundDriver {
             Err(error) if error.code == "other_place" => Some(error),
             Err(error) => return Err(error),
         };
-        Ok((self.0.service.view_stream(found.stream).await?, other_place))
+        Ok((self.0.service.executions().view_stream(found.stream).await?, other_place))
     }
 
     /// Lifts a pause. An execution that only lacks a driver needs no entry; one that has ended is refused.
     pub async fn resume(&self, caller: &Caller, id: &str) -> Result<FoundExecution, Error> {
-        let found = self.0.service.find(id).await?;
+        let found = self.0.service.executions().find(id).await?;
         match found.status {
             ExecutionStatus::Running | ExecutionStatus::Blocked | ExecutionStatus::Compensating => Ok(found),
             ExecutionStatus::Paused
             | ExecutionStatus::Succeeded
             | ExecutionStatus::Failed
             | ExecutionStatus::Cancelled
-            | ExecutionStatus::Compensated => Ok(self.0.service.resume(caller, id).await?.0),
+            | ExecutionStatus::Compensated => Ok(self.0.service.executions().resume(caller, id).await?.0),
         }
     }
 
@@ -162,7 +162,7 @@ impl BackgroundDriver {
                 Some(node) => match is_alive.get(&node) {
                     Some(alive) => *alive,
                     None => {
-                        let alive = service.live_driver(&node).await?.is_some();
+                        let alive = service.executions().live_driver(&node).await?.is_some();
                         is_alive.insert(node, alive);
                         alive
                     }
@@ -207,7 +207,7 @@ impl BackgroundDriver {
     async fn claim(&self, stream: StreamId) -> Result<ClaimResult, Error> {
         let service = &self.0.service;
         let plan = service.ledger.with_execution(stream, |execution| execution.plan.clone())?;
-        Ok(service.runner().await?.claim(stream, service.toolset_digest(&plan)).await?)
+        Ok(service.runner().await?.claim(stream, service.executions().toolset_digest(&plan)).await?)
     }
 
     /// Registers an execution as driven here; false if it was registered already.
@@ -273,7 +273,7 @@ impl BackgroundDriver {
     async fn drive(&self, claimed: DriveState) -> Result<ExecutionStatus, Error> {
         self.0.busy.send_modify(|busy| *busy += 1);
         let halt: HaltSignal = self.0.halt.subscribe();
-        let driven = self.0.service.drive(claimed, halt).await;
+        let driven = self.0.service.executions().drive(claimed, halt).await;
         self.0.busy.send_modify(|busy| *busy -= 1);
         driven
     }

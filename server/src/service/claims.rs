@@ -8,6 +8,7 @@ use std::time::Duration;
 use actbook_engine::execution::{CLAIM_DURATION_MS, Claim, Command};
 use parking_lot::Mutex;
 
+use super::executions::Executions;
 use super::executions::FoundExecution;
 use super::quote;
 use super::view::{ExecutionView, WaitingView};
@@ -56,14 +57,16 @@ impl Service {
         open.0.lock().insert(id.clone());
         AgentSession { id, open }
     }
+}
 
+impl Executions<'_> {
     /// Whether the session of a claim's holder has certainly ended: it is not open in this process, or the
     /// process that served it is gone.
-    async fn has_departed(&self, claim: &Claim) -> Result<bool, Error> {
+    async fn has_departed(self, claim: &Claim) -> Result<bool, Error> {
         let Some(node) = &claim.node else { return Ok(false) };
-        if self.runner.get().is_some_and(|runner| runner.node_id() == *node) {
+        if self.0.runner.get().is_some_and(|runner| runner.node_id() == *node) {
             let session = claim.holder.rsplit_once('#').map_or("", |(_, session)| session);
-            return Ok(!self.sessions.0.lock().contains(session));
+            return Ok(!self.0.sessions.0.lock().contains(session));
         }
         Ok(self.live_driver(node.as_str()).await?.is_none())
     }
@@ -71,7 +74,7 @@ impl Service {
     /// Gives a report that was refused as `claimed` again if the session of the step's holder has ended.
     /// Returns the refusal if it has not.
     pub(super) async fn report_after_departure(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         command: Command,
@@ -91,7 +94,7 @@ impl Service {
 
     /// Words the questions about claimed agent steps for `caller`: only the holder reads that the step is its
     /// own; others read who holds the step, and until when.
-    pub async fn address_claims(&self, caller: &Caller, view: &mut ExecutionView) -> Result<(), Error> {
+    pub async fn address_claims(self, caller: &Caller, view: &mut ExecutionView) -> Result<(), Error> {
         if view.waiting.iter().all(|waiting| waiting.claim.is_none()) {
             return Ok(());
         }
@@ -99,7 +102,7 @@ impl Service {
         for waiting in &mut view.waiting {
             let no = waiting.step.as_ref().and_then(|step| execution.plan.find_step(step.as_str()));
             let Some(claim) = no.and_then(|no| execution.step(no).claim.as_ref()) else { continue };
-            let lapsed = claim.until_ms <= self.ledger.clock().now_ms() || self.has_departed(claim).await?;
+            let lapsed = claim.until_ms <= self.0.ledger.clock().now_ms() || self.has_departed(claim).await?;
             address_claim(waiting, &caller.step_holder(), lapsed);
         }
         Ok(())

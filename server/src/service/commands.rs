@@ -6,7 +6,7 @@ use actbook_engine::id::StreamId;
 use actbook_engine::policy::StepAnswer;
 use serde_json::Value;
 
-use super::Service;
+use super::executions::Executions;
 use super::executions::FoundExecution;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -15,10 +15,10 @@ use crate::ledger::{CommandRequest, DriveState, KeyedReply};
 /// The commanded execution as it was found before, and its progress after the command.
 type ExecutionCommandResult = Result<(FoundExecution, DriveState), Error>;
 
-impl Service {
+impl Executions<'_> {
     /// Finds an execution by id and gives it a command.
     pub(super) async fn find_and_command(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         command: Command,
@@ -30,41 +30,41 @@ impl Service {
 
     /// Gives a command to the execution of `stream`; a repeated request returns its current progress.
     pub(super) async fn command(
-        &self,
+        self,
         caller: &Caller,
         stream: StreamId,
         command: Command,
     ) -> Result<DriveState, Error> {
-        match self.submit(caller, CommandRequest { stream, command: command.into() }).await? {
+        match self.0.submit(caller, CommandRequest { stream, command: command.into() }).await? {
             KeyedReply::First(progress) => Ok(progress),
             KeyedReply::Repeated(_) => self.current(stream),
         }
     }
 
     /// Starts nothing further; calls in flight finish.
-    pub async fn pause(&self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
+    pub async fn pause(self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
         self.find_and_command(caller, id, Command::Pause { reason }).await
     }
 
     /// Lifts a pause.
-    pub async fn resume(&self, caller: &Caller, id: &str) -> ExecutionCommandResult {
+    pub async fn resume(self, caller: &Caller, id: &str) -> ExecutionCommandResult {
         self.find_and_command(caller, id, Command::Resume).await
     }
 
     /// Ends the execution without undoing anything; calls in flight are asked to stop.
-    pub async fn cancel(&self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
+    pub async fn cancel(self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
         self.find_and_command(caller, id, Command::Cancel { reason }).await
     }
 
     /// Runs the compensations. Counts as their approval only if the caller may approve.
-    pub async fn undo(&self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
+    pub async fn undo(self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
         let approves = self.is_approver(caller, id).await?;
         self.find_and_command(caller, id, Command::Undo { reason, approves }).await
     }
 
     /// Approves a step or, if `step` is `None`, the plan or a proposed undo.
     pub async fn approve(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         step: Option<String>,
@@ -76,7 +76,7 @@ impl Service {
 
     /// Rejects a step or, if `step` is `None`, the plan or a proposed undo.
     pub async fn reject(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         step: Option<String>,
@@ -88,7 +88,7 @@ impl Service {
 
     /// Answers the question of a step that failed, is unknown or asks for input.
     pub async fn decide(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         step: String,
@@ -97,7 +97,7 @@ impl Service {
         output: Option<Value>,
     ) -> ExecutionCommandResult {
         if answer == StepAnswer::Retry {
-            self.catalog().move_pin_to_accepted(caller, id, &step).await?;
+            self.0.catalog().move_pin_to_accepted(caller, id, &step).await?;
         }
         let approves = self.is_approver(caller, id).await?;
         let command = Command::Decide { step, answer, reason, output, arguments: None, approves };
@@ -108,7 +108,7 @@ impl Service {
     /// checked against the tool's schema first, so that no decision is journaled whose call could not be
     /// sent. A repeated request is not checked: its step has moved on since.
     pub async fn retry_with(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         step: String,
@@ -116,9 +116,9 @@ impl Service {
         reason: Option<String>,
         arguments: Value,
     ) -> ExecutionCommandResult {
-        if self.previous_result(caller).await?.is_none() {
+        if self.0.previous_result(caller).await?.is_none() {
             self.require_fitting_arguments(id, &step, answer, &arguments).await?;
-            self.catalog().move_pin_to_accepted(caller, id, &step).await?;
+            self.0.catalog().move_pin_to_accepted(caller, id, &step).await?;
         }
         let approves = self.is_approver(caller, id).await?;
         let arguments = Some(arguments);
@@ -129,7 +129,7 @@ impl Service {
     /// Refuses arguments that do not fit the step's state or that the tool's schema rejects; the schema is not
     /// looked at if the tool cannot be described now.
     async fn require_fitting_arguments(
-        &self,
+        self,
         id: &str,
         step: &str,
         answer: StepAnswer,
@@ -140,7 +140,7 @@ impl Service {
         let plan = &execution.plan;
         let tool = plan.find_step(step).and_then(|no| plan.step(no).tool().map(str::to_owned));
         let Some(tool) = tool else { return Ok(()) };
-        let described = self.tools.describe(&tool).await;
+        let described = self.0.tools.describe(&tool).await;
         let Ok(info) = described else { return Ok(()) };
         info.check_arguments(&arguments).map_err(|why| {
             let message = format!("`{tool}` does not take these arguments: {why}");

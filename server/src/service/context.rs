@@ -285,7 +285,7 @@ impl Notes<'_> {
             (None, Some(plan), None) => {
                 Ok(Some(NoteScope::Plan(PlanId::new(self.0.plans().row(plan).await?.id))))
             }
-            (None, None, Some(id)) => Ok(Some(NoteScope::Execution(self.0.find(id).await?.id))),
+            (None, None, Some(id)) => Ok(Some(NoteScope::Execution(self.0.executions().find(id).await?.id))),
             (_, _, _) => {
                 let message = "a note belongs to a task, to a plan or to an execution, not to several";
                 Err(Error::new("several_owners", message, "name the narrowest one"))

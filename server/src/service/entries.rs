@@ -145,7 +145,7 @@ impl Journal<'_> {
     ) -> Result<Option<(journal::EntryFilter, Option<String>)>, Error> {
         check_filter_terms(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
         let stream = match &filter.execution {
-            Some(id) => Some(self.0.find(id).await?.stream),
+            Some(id) => Some(self.0.executions().find(id).await?.stream),
             None => None,
         };
         let (mut after, mut plan_name) = (filter.after, None);

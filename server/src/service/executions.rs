@@ -58,10 +58,14 @@ impl StartedExecution {
     }
 }
 
-impl Service {
+/// Executions: starting, commanding, viewing and driving them, and recording what agents did in them.
+#[derive(Clone, Copy, Debug)]
+pub struct Executions<'a>(pub(super) &'a Service);
+
+impl Executions<'_> {
     /// Starts an execution of a saved plan. With `drive` this process becomes its driver in the same entry.
     pub async fn start(
-        &self,
+        self,
         caller: &Caller,
         reference: PlanRef,
         plan: Arc<Plan>,
@@ -69,9 +73,9 @@ impl Service {
         drive: bool,
     ) -> Result<StartedExecution, Error> {
         let inputs = complete_inputs(&plan, inputs)?;
-        let terms = self.catalog().load_policies(&reference, &plan).await?;
+        let terms = self.0.catalog().load_policies(&reference, &plan).await?;
         let start = self.build_start(reference, plan, inputs, terms, drive).await?;
-        match self.submit(caller, start).await? {
+        match self.0.submit(caller, start).await? {
             KeyedReply::First(progress) => Ok(StartedExecution::of(progress, true)),
             KeyedReply::Repeated(id) => {
                 Ok(StartedExecution::of(self.current(self.find(&id).await?.stream)?, false))
@@ -81,16 +85,16 @@ impl Service {
 
     /// The ledger's request to start an execution, from inputs that `complete_inputs` returned.
     pub(super) async fn build_start(
-        &self,
+        self,
         plan_ref: PlanRef,
         plan: Arc<Plan>,
         inputs: Option<Value>,
         terms: ToolPolicies,
         drive: bool,
     ) -> Result<StartRequest, Error> {
-        let node: Option<NodeId> = if drive { Some(self.runner().await?.node_id()) } else { None };
+        let node: Option<NodeId> = if drive { Some(self.0.runner().await?.node_id()) } else { None };
         let inputs = inputs.map(|inputs| plan.redact_inputs(inputs));
-        self.refuse_secret_inputs(inputs.as_ref())?;
+        self.0.refuse_secret_inputs(inputs.as_ref())?;
         Ok(StartRequest {
             id: ExecutionId::new(random::id()),
             plan_ref,
@@ -104,22 +108,22 @@ impl Service {
     }
 
     /// The execution that the same request with the same key has started before. `None`: there is none.
-    pub async fn find_previous_start(&self, caller: &Caller) -> Result<Option<StartedExecution>, Error> {
-        match self.previous_result(caller).await? {
+    pub async fn find_previous_start(self, caller: &Caller) -> Result<Option<StartedExecution>, Error> {
+        match self.0.previous_result(caller).await? {
             Some(id) => Ok(Some(StartedExecution::of(self.current(self.find(&id).await?.stream)?, false))),
             None => Ok(None),
         }
     }
 
     /// The toolset digest of a plan: over this process's definitions of the servers that the plan names.
-    pub fn toolset_digest(&self, plan: &Plan) -> Digest {
-        let homes = named_tools(plan).into_iter().map(|(_, tool)| self.tools.toolset_key(tool).to_owned());
-        self.tools.toolset_digest(&homes.collect())
+    pub fn toolset_digest(self, plan: &Plan) -> Digest {
+        let homes = named_tools(plan).into_iter().map(|(_, tool)| self.0.tools.toolset_key(tool).to_owned());
+        self.0.tools.toolset_digest(&homes.collect())
     }
 
     /// Finds an execution by its id or a unique prefix of it.
-    pub async fn find(&self, id: &str) -> Result<FoundExecution, Error> {
-        match executions::find_by_prefix(&self.db, self.tenant, self.boundary(), id).await? {
+    pub async fn find(self, id: &str) -> Result<FoundExecution, Error> {
+        match executions::find_by_prefix(&self.0.db, self.0.tenant, self.0.boundary(), id).await? {
             store::PrefixMatch::One(row) => Ok(FoundExecution {
                 id: ExecutionId::new(row.public_id.as_str()),
                 stream: row.id,
@@ -142,17 +146,17 @@ impl Service {
 
     /// Executions that match, newest first.
     pub async fn list(
-        &self,
+        self,
         filter: &executions::ExecutionFilter,
         limit: u64,
     ) -> Result<Vec<ExecutionSummary>, Error> {
         check_filter_terms(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
         if filter.actor.is_some() || filter.category.is_some() {
-            ledger::catch_up_call_stats(&self.db, self.tenant, &self.plans).await?;
+            ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plans).await?;
         }
         let actor = filter.actor.as_deref().map(qualify_actor);
         let filter = executions::ExecutionFilter { actor, ..filter.clone() };
-        let rows = executions::list(self.tenant, self.boundary(), &filter, limit).all(&self.db).await?;
+        let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, limit).all(&self.0.db).await?;
         let mut digests = BTreeMap::new();
         for row in &rows {
             if let Entry::Vacant(vacant) = digests.entry((row.plan.as_str(), row.plan_version)) {
@@ -168,10 +172,7 @@ impl Service {
     }
 
     /// The executions that pass the filter and need a person, whatever page a list shows.
-    pub async fn waiting_executions(
-        &self,
-        filter: &executions::ExecutionFilter,
-    ) -> Result<WaitingExecutions, Error> {
+    pub async fn waiting(self, filter: &executions::ExecutionFilter) -> Result<WaitingExecutions, Error> {
         let mut waiting = WaitingExecutions::default();
         for status in [
             ExecutionStatus::Blocked,
@@ -186,8 +187,8 @@ impl Service {
                 (filter.actor.as_deref().map(qualify_actor), Some(status.to_string()));
             let filter =
                 executions::ExecutionFilter { status: status_filter, actor, before: None, ..filter.clone() };
-            let rows = executions::list(self.tenant, self.boundary(), &filter, WAITING_COUNTED_MAX)
-                .all(&self.db)
+            let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, WAITING_COUNTED_MAX)
+                .all(&self.0.db)
                 .await?;
             let ids = rows.iter().map(|row| row.public_id.clone());
             if status == ExecutionStatus::Blocked {
@@ -199,15 +200,15 @@ impl Service {
                 waiting.stopped.extend(ids.zip(stopped).filter(|(_, stopped)| *stopped).map(|(id, _)| id));
             }
         }
-        let ended = executions::waiting_after_end(self.tenant, self.boundary(), WAITING_COUNTED_MAX);
-        let ended = ended.all(&self.db).await?;
+        let ended = executions::waiting_after_end(self.0.tenant, self.0.boundary(), WAITING_COUNTED_MAX);
+        let ended = ended.all(&self.0.db).await?;
         waiting.blocked += ended.iter().filter(|row| passes_filter(row, filter)).count();
         Ok(waiting)
     }
 
     /// Sets `stopped` on each running or compensating execution that no live process drives.
     async fn mark_stopped(
-        &self,
+        self,
         rows: &[executions::ExecutionRow],
         shown: &mut [ExecutionSummary],
     ) -> Result<(), Error> {
@@ -219,7 +220,7 @@ impl Service {
 
     /// For each row: whether the execution is running or compensating, and no live process drives it. Checks
     /// each node once.
-    async fn stopped_flags(&self, rows: &[executions::ExecutionRow]) -> Result<Vec<bool>, Error> {
+    async fn stopped_flags(self, rows: &[executions::ExecutionRow]) -> Result<Vec<bool>, Error> {
         let mut is_alive: BTreeMap<Option<&str>, bool> = BTreeMap::from([(None, false)]);
         let needs_driver = |row: &executions::ExecutionRow| {
             [ExecutionStatus::Running, ExecutionStatus::Compensating]
@@ -239,28 +240,28 @@ impl Service {
     }
 
     /// The digest of the plan version that an execution runs; empty if that version has no row.
-    pub(super) async fn plan_digest(&self, row: &executions::ExecutionRow) -> Result<String, Error> {
-        let plan = plans::by_version(self.tenant, &row.plan, row.plan_version).first(&self.db).await?;
+    pub(super) async fn plan_digest(self, row: &executions::ExecutionRow) -> Result<String, Error> {
+        let plan = plans::by_version(self.0.tenant, &row.plan, row.plan_version).first(&self.0.db).await?;
         Ok(plan.map(|plan| plan.digest).unwrap_or_default())
     }
 
     /// The view of an execution, by id or a unique prefix of it.
-    pub async fn view(&self, id: &str) -> Result<ExecutionView, Error> {
+    pub async fn view(self, id: &str) -> Result<ExecutionView, Error> {
         let found = self.find(id).await?;
         self.view_stream(found.stream).await
     }
 
     /// The view of the execution of `stream`.
-    pub(super) async fn view_stream(&self, stream: StreamId) -> Result<ExecutionView, Error> {
+    pub(super) async fn view_stream(self, stream: StreamId) -> Result<ExecutionView, Error> {
         let execution = self.fold(stream)?;
         self.render_live(stream, &execution).await
     }
 
     /// The state of an execution, folded from the journal up to now. Blocks for the read of its newest entries.
-    pub(super) fn fold(&self, stream: StreamId) -> Result<Execution, Error> {
-        let folded = match self.ledger.cached_execution(stream) {
-            Some(execution) => Some(ledger::catch_up(&self.db, self.tenant, stream, execution)?),
-            None => ledger::fold_execution(&self.db, self.tenant, stream, &self.plans)?,
+    pub(super) fn fold(self, stream: StreamId) -> Result<Execution, Error> {
+        let folded = match self.0.ledger.cached_execution(stream) {
+            Some(execution) => Some(ledger::catch_up(&self.0.db, self.0.tenant, stream, execution)?),
+            None => ledger::fold_execution(&self.0.db, self.0.tenant, stream, &self.0.plans)?,
         };
         folded.ok_or_else(|| {
             Error::new("no_such_execution", "there is no such execution", "`actbook list` shows them")
@@ -268,17 +269,17 @@ impl Service {
     }
 
     /// Watches an execution from its current state on.
-    pub async fn watch(&self, id: &str) -> Result<ExecutionWatcher, Error> {
+    pub async fn watch(self, id: &str) -> Result<ExecutionWatcher, Error> {
         self.watch_stream(self.find(id).await?.stream)
     }
 
     /// Watches the execution of `stream`.
-    pub(super) fn watch_stream(&self, stream: StreamId) -> Result<ExecutionWatcher, Error> {
-        let listening = self.notifier.listen_remote()?;
-        let notifications = self.notifier.subscribe();
+    pub(super) fn watch_stream(self, stream: StreamId) -> Result<ExecutionWatcher, Error> {
+        let listening = self.0.notifier.listen_remote()?;
+        let notifications = self.0.notifier.subscribe();
         let execution = self.fold(stream)?;
         Ok(ExecutionWatcher {
-            service: self.clone(),
+            service: self.0.clone(),
             stream,
             execution,
             journal_head: notifications,
@@ -288,26 +289,26 @@ impl Service {
 
     /// Claims an execution for this process; with `adopt` it first takes over this process's toolset. `None`:
     /// another live process drives the execution, or it has ended.
-    pub async fn claim(&self, caller: &Caller, id: &str, adopt: bool) -> Result<Option<DriveState>, Error> {
+    pub async fn claim(self, caller: &Caller, id: &str, adopt: bool) -> Result<Option<DriveState>, Error> {
         if adopt {
             self.adopt(caller, id).await?;
         }
         let found = self.find(id).await?;
         let toolset = self.toolset_digest(&self.fold(found.stream)?.plan);
-        match self.runner().await?.claim(found.stream, toolset).await? {
+        match self.0.runner().await?.claim(found.stream, toolset).await? {
             ClaimResult::Claimed(progress) => Ok(Some(*progress)),
             ClaimResult::DrivenElsewhere | ClaimResult::Ended => Ok(None),
         }
     }
 
     /// Ids of running and compensating executions that no live process drives.
-    pub async fn list_orphaned(&self) -> Result<Vec<String>, Error> {
+    pub async fn list_orphaned(self) -> Result<Vec<String>, Error> {
         let mut orphaned = Vec::new();
         for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {
             let filter =
                 executions::ExecutionFilter { status: Some(status.to_string()), ..Default::default() };
-            for row in executions::list(self.tenant, self.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
-                .all(&self.db)
+            for row in executions::list(self.0.tenant, self.0.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
+                .all(&self.0.db)
                 .await?
             {
                 let found = self.find(&row.public_id).await?;
@@ -321,24 +322,25 @@ impl Service {
 
     /// Replaces an execution's toolset by this process's. Refused if a server of its plan is not configured
     /// here.
-    pub async fn adopt(&self, caller: &Caller, id: &str) -> Result<(), Error> {
+    pub async fn adopt(self, caller: &Caller, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
         let plan = self.fold(found.stream)?.plan.clone();
         let servers = named_tools(&plan).into_iter().filter_map(|(_, tool)| tool.split_once('/'));
-        if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.tools.has_server(server)) {
+        if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.0.tools.has_server(server)) {
             let message = format!("its plan needs the server `{missing}`, which is not configured here");
             return Err(Error::new("no_such_server", message, "name its config with --config"));
         }
         let toolset = self.toolset_digest(&plan);
-        self.ledger
-            .command(&self.journaled_actor(caller), found.stream, Command::AdoptToolset { toolset })
+        self.0
+            .ledger
+            .command(&self.0.journaled_actor(caller), found.stream, Command::AdoptToolset { toolset })
             .await?;
         Ok(())
     }
 
     /// Refuses a command that this process could journal but not carry out: no live process drives the
     /// execution, and its toolset is another one than this process's.
-    pub async fn require_drivable(&self, id: &str) -> Result<(), Error> {
+    pub async fn require_drivable(self, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream)?;
         if self.driver(&found).await?.is_some() || self.toolset_digest(&execution.plan) == execution.toolset {
@@ -348,12 +350,12 @@ impl Service {
     }
 
     /// Drives a claimed execution until it blocks, pauses or ends, or `halt` fires; returns its status then.
-    pub async fn drive(&self, claimed: DriveState, halt: HaltSignal) -> Result<ExecutionStatus, Error> {
-        Ok(self.runner().await?.drive(claimed, halt).await?)
+    pub async fn drive(self, claimed: DriveState, halt: HaltSignal) -> Result<ExecutionStatus, Error> {
+        Ok(self.0.runner().await?.drive(claimed, halt).await?)
     }
 
     /// The live process that drives an execution. `None`: no process does.
-    pub async fn driver(&self, found: &FoundExecution) -> Result<Option<Driver>, Error> {
+    pub async fn driver(self, found: &FoundExecution) -> Result<Option<Driver>, Error> {
         match &found.node {
             Some(node) => self.live_driver(node).await,
             None => Ok(None),
@@ -361,19 +363,19 @@ impl Service {
     }
 
     /// The process of a node. `None`: its lease has lapsed or it has exited.
-    pub(super) async fn live_driver(&self, node: &str) -> Result<Option<Driver>, Error> {
-        let now = self.db.now_ms().await?;
-        let row = store::nodes::by_id(node).first(&self.db).await?.filter(|row| row.lease_ends_at > now);
-        let alive = row.filter(|_| !crate::runner::node_has_exited(&self.nodes_dir, node));
+    pub(super) async fn live_driver(self, node: &str) -> Result<Option<Driver>, Error> {
+        let now = self.0.db.now_ms().await?;
+        let row = store::nodes::by_id(node).first(&self.0.db).await?.filter(|row| row.lease_ends_at > now);
+        let alive = row.filter(|_| !crate::runner::node_has_exited(&self.0.nodes_dir, node));
         Ok(alive.map(|row| Driver { host: row.host, process: row.pid }))
     }
 
     /// Every registered node, and whether its process is alive.
-    pub async fn nodes(&self) -> Result<Vec<RegisteredNode>, Error> {
-        let alive = store::nodes::list_live().all(&self.db).await?;
-        let expired = store::nodes::list_expired().all(&self.db).await?;
+    pub async fn nodes(self) -> Result<Vec<RegisteredNode>, Error> {
+        let alive = store::nodes::list_live().all(&self.0.db).await?;
+        let expired = store::nodes::list_expired().all(&self.0.db).await?;
         let status = |row: store::nodes::NodeRow, has_lease: bool| RegisteredNode {
-            alive: has_lease && !crate::runner::node_has_exited(&self.nodes_dir, &row.id),
+            alive: has_lease && !crate::runner::node_has_exited(&self.0.nodes_dir, &row.id),
             driver: Driver { host: row.host, process: row.pid },
         };
         let alive = alive.into_iter().map(|row| status(row, true));
@@ -456,12 +458,12 @@ impl ExecutionWatcher {
 
     /// The view of the state as of the last refresh.
     pub async fn view(&self) -> Result<ExecutionView, Error> {
-        self.service.render_live(self.stream, self.execution()).await
+        self.service.executions().render_live(self.stream, self.execution()).await
     }
 
     /// The brief: what undoing would do now, whether or not a step has failed.
     pub async fn brief(&self) -> Result<Brief, Error> {
-        self.service.brief(self.execution()).await
+        self.service.executions().brief(self.execution()).await
     }
 
     pub fn status(&self) -> ExecutionStatus {
@@ -490,7 +492,7 @@ impl ExecutionWatcher {
             name: spec.name.as_deref(),
             status: state.status(),
             attempts: state.attempts.len(),
-            progress: self.service.progress(self.stream, no, state.status()),
+            progress: self.service.executions().progress(self.stream, no, state.status()),
             started_at_ms: last_started_at_ms(state),
             ended_at_ms: state.ended_at_ms,
         })

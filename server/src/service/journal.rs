@@ -58,7 +58,7 @@ impl Journal<'_> {
 
     /// Writes one execution as a file that can be verified offline.
     pub async fn export(self, id: &str, to: &mut (dyn std::io::Write + Send)) -> Result<ExportReport, Error> {
-        let found = self.0.find(id).await?;
+        let found = self.0.executions().find(id).await?;
         super::export::write_export(&self.0.db, self.0.tenant, found.stream, to).await
     }
 
@@ -146,7 +146,7 @@ impl Journal<'_> {
 
     /// Erases one execution's payloads; false if that was done before or must not be done yet.
     async fn erase_execution(self, caller: &Caller, stream: StreamId, dry_run: bool) -> Result<bool, Error> {
-        let execution = self.0.fold(stream)?;
+        let execution = self.0.executions().fold(stream)?;
         // An undo that waits for approval needs the arguments.
         if execution.erased || execution.awaits_undo_approval() {
             return Ok(false);

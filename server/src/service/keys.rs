@@ -3,6 +3,7 @@
 use actbook_engine::id::{Position, StreamId};
 
 use super::Service;
+use super::executions::Executions;
 use super::redact::RedactedRequest;
 use crate::caller::{Caller, IdempotencyKey};
 use crate::error::Error;
@@ -73,9 +74,11 @@ impl Service {
         };
         Ok(RequestKey { caller, key: key.name.clone(), digest: key.request_digest })
     }
+}
 
+impl Executions<'_> {
     /// The current progress of an execution, for a request that changed nothing.
-    pub(super) fn current(&self, stream: StreamId) -> Result<DriveState, Error> {
-        Ok(self.ledger.with_execution(stream, |execution| DriveState::from_execution(stream, execution))?)
+    pub(super) fn current(self, stream: StreamId) -> Result<DriveState, Error> {
+        Ok(self.0.ledger.with_execution(stream, |execution| DriveState::from_execution(stream, execution))?)
     }
 }

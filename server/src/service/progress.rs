@@ -8,8 +8,8 @@ use actbook_engine::plan::{Step, StepWork};
 use actbook_engine::policy::StepStatus;
 use serde::Serialize;
 
-use super::Service;
 use super::context::NoteView;
+use super::executions::Executions;
 use super::view::{StepView, WaitingView};
 use crate::error::Error;
 use crate::store::notes;
@@ -76,10 +76,10 @@ pub(super) fn current_steps(steps: &[StepView], waiting: &[WaitingView]) -> Vec<
     steps.iter().filter(|step| is_active(step) || is_waiting(step)).map(|step| step.id.clone()).collect()
 }
 
-impl Service {
+impl Executions<'_> {
     /// The notes of type `blockers` on an execution, its plan and its task; none once the execution has
     /// ended. Deleted and expired notes are left out.
-    pub(super) async fn blockers(&self, execution: &Execution) -> Result<Vec<NoteView>, Error> {
+    pub(super) async fn blockers(self, execution: &Execution) -> Result<Vec<NoteView>, Error> {
         if execution.ended_at_ms.is_some() {
             return Ok(Vec::new());
         }
@@ -88,13 +88,13 @@ impl Service {
         let scopes = [own, plan].into_iter().chain(execution.task.clone().map(NoteScope::Task));
         let queries = scopes.map(|scope| {
             let (scope, r#type) = (Some(scope), Some(BLOCKER_NOTE_TYPE.to_owned()));
-            let filter = notes::NoteRowFilter { r#type, scope, ..self.notes().filter() };
-            notes::list(self.tenant, &filter, BLOCKERS_MAX).look_up(&self.db)
+            let filter = notes::NoteRowFilter { r#type, scope, ..self.0.notes().filter() };
+            notes::list(self.0.tenant, &filter, BLOCKERS_MAX).look_up(&self.0.db)
         });
         let rows = futures_util::future::try_join_all(queries).await?.into_iter().flatten();
         let mut found: Vec<notes::NoteHit> =
             rows.map(|note| notes::NoteHit { rank: note.position, note }).collect();
         found.sort_by_key(|hit| hit.note.position);
-        self.notes().views(&found, None).await
+        self.0.notes().views(&found, None).await
     }
 }

@@ -13,6 +13,7 @@ use actbook_engine::plan::Plan;
 
 use super::Service;
 use super::context::Notes;
+use super::executions::Executions;
 use super::journal::Journal;
 use super::tasks::Tasks;
 use crate::caller::Caller;
@@ -95,31 +96,33 @@ impl Service {
     fn is_visible(&self, project: Option<&str>) -> bool {
         self.boundary().is_none_or(|own| project.is_none_or(|project| project == own))
     }
+}
 
+impl Executions<'_> {
     /// What the first entry of an execution records about the process that started it.
-    pub(super) fn start_context(&self, plan: &Plan) -> StartContext {
+    pub(super) fn start_context(self, plan: &Plan) -> StartContext {
         StartContext {
             toolset: self.toolset_digest(plan),
-            project: Some(self.project.to_string()),
-            agents_may_approve: self.agents_may_approve,
+            project: Some(self.0.project.to_string()),
+            agents_may_approve: self.0.agents_may_approve,
         }
     }
 
     /// Whether agents may approve this execution: the config here must allow it, and so must the config that
     /// it was started under.
-    pub async fn agents_may_approve(&self, id: &str) -> Result<bool, Error> {
+    pub async fn agents_may_approve(self, id: &str) -> Result<bool, Error> {
         let found = self.find(id).await?;
-        Ok(self.agents_may_approve && self.fold(found.stream)?.agents_may_approve)
+        Ok(self.0.agents_may_approve && self.fold(found.stream)?.agents_may_approve)
     }
 
     /// Whether the caller may give the approvals of this execution.
-    pub(super) async fn is_approver(&self, caller: &Caller, id: &str) -> Result<bool, Error> {
+    pub(super) async fn is_approver(self, caller: &Caller, id: &str) -> Result<bool, Error> {
         Ok(!caller.is_agent() || self.agents_may_approve(id).await?)
     }
 
     /// Refuses a confined agent's answer to an approval, unless agents may approve this execution.
-    pub(super) async fn require_approver(&self, caller: &Caller, id: &str) -> Result<(), Error> {
-        if !self.is_confined || self.is_approver(caller, id).await? {
+    pub(super) async fn require_approver(self, caller: &Caller, id: &str) -> Result<(), Error> {
+        if !self.0.is_confined || self.is_approver(caller, id).await? {
             return Ok(());
         }
         let message = "yes or no to an approval is a person's word; an agent cannot give it here";

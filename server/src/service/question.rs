@@ -10,7 +10,7 @@ use actbook_engine::id::{ExecutionId, StepId, StepNo, StreamId};
 use actbook_engine::policy::StepStatus;
 use serde_json::{Value, json};
 
-use super::Service;
+use super::executions::Executions;
 use super::question_content::{CUT, QuestionContent, WHOLE, count_with_noun};
 use super::quote::{self, line, name, quoted};
 use super::view::{ExecutionView, WaitingView};
@@ -55,11 +55,11 @@ pub struct PersonQuestion {
     pub digest: Digest,
 }
 
-impl Service {
+impl Executions<'_> {
     /// The view of an execution, and its open questions with their texts, in the order of
     /// `ExecutionView::waiting`.
     pub async fn person_questions(
-        &self,
+        self,
         id: &str,
         asker: Option<Asker<'_>>,
         medium: QuestionMedium,
@@ -70,7 +70,7 @@ impl Service {
         if view.waiting.is_empty() {
             return Ok((view, Vec::new()));
         }
-        let started = journal::by_position(self.tenant, found.stream.0).first(&self.db).await?;
+        let started = journal::by_position(self.0.tenant, found.stream.0).first(&self.0.db).await?;
         let context = QuestionContext {
             values: self.load_planned_values(&execution).await?,
             brief: self.brief(&execution).await?,
@@ -92,14 +92,15 @@ impl Service {
 
     /// Who asked for the undo that waits for an approval, and why. `None`: nobody, the plan proposes it.
     async fn undo_request(
-        &self,
+        self,
         stream: StreamId,
         execution: &Execution,
     ) -> Result<Option<UndoRequest>, Error> {
         if !execution.undo_requested {
             return Ok(None);
         }
-        let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
+        let entries =
+            journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
         let request = |entry: &journal::Entry| match Event::decode(&entry.kind, &entry.body) {
             Ok(Event::UndoAsked(event)) => {
                 Some(UndoRequest { actor: entry.actor.to_string(), reason: event.reason })
@@ -110,7 +111,7 @@ impl Service {
     }
 
     /// The values to which arguments of steps that have not begun can be bound already: the inputs.
-    async fn load_planned_values(&self, execution: &Execution) -> Result<LoadedPayloads, Error> {
+    async fn load_planned_values(self, execution: &Execution) -> Result<LoadedPayloads, Error> {
         let mut values = LoadedPayloads::default();
         let inputs = execution.inputs.iter().map(|stored| stored.position);
         self.load_values(inputs.collect(), &mut values).await?;

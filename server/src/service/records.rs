@@ -10,7 +10,7 @@ use actbook_engine::plan::{Finding, Plan};
 use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
-use super::Service;
+use super::executions::Executions;
 use super::executions::FoundExecution;
 use super::plans::Plans;
 use crate::caller::Caller;
@@ -54,9 +54,9 @@ pub enum RecordResult {
     Standalone(Position),
 }
 
-impl Service {
+impl Executions<'_> {
     /// Records what an agent did: on a step, elsewhere in an execution, or (no execution named) standalone.
-    pub async fn record_action(&self, caller: &Caller, action: ActionRecord) -> Result<RecordResult, Error> {
+    pub async fn record_action(self, caller: &Caller, action: ActionRecord) -> Result<RecordResult, Error> {
         match &action.execution {
             None => self.record_standalone(caller, action).await.map(RecordResult::Standalone),
             Some(id) => {
@@ -68,7 +68,7 @@ impl Service {
 
     /// Records what an agent did in this execution, whichever `action` names: on a step, or elsewhere.
     pub async fn record_in_execution(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         action: ActionRecord,
@@ -100,21 +100,21 @@ impl Service {
     /// Who reports, for the engine's check of claims. A start names this process's node, so that others can
     /// tell whether the session that holds the step still exists.
     async fn reporter(
-        &self,
+        self,
         caller: &Caller,
         takes_over: bool,
         status: ReportedStatus,
     ) -> Result<Reporter, Error> {
         let (holder, is_person) = (caller.step_holder(), !caller.is_agent());
         let starts_in_session = caller.session.is_some() && status == ReportedStatus::Started;
-        let node = if starts_in_session { Some(self.runner().await?.node_id()) } else { None };
-        let at_ms = self.ledger.clock().now_ms();
+        let node = if starts_in_session { Some(self.0.runner().await?.node_id()) } else { None };
+        let at_ms = self.0.ledger.clock().now_ms();
         Ok(Reporter { holder, is_person, takes_over, node, departed_holder: None, at_ms })
     }
 
     /// Journals a decision on an execution.
     pub async fn record_decision(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         decision: Decision,
@@ -125,7 +125,7 @@ impl Service {
 
     /// Journals that an agent compensated a step itself; `done` is false if it tried and failed.
     pub async fn record_compensation(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         step: String,
@@ -141,16 +141,16 @@ impl Service {
     }
 
     /// Journals an action outside of any execution. Refused if it names a step.
-    async fn record_standalone(&self, caller: &Caller, action: ActionRecord) -> Result<Position, Error> {
+    async fn record_standalone(self, caller: &Caller, action: ActionRecord) -> Result<Position, Error> {
         if action.step.is_some() {
             let message = "a step belongs to an execution, and none is named";
             return Err(Error::new("no_execution", message, "name the execution, or leave the step out"));
         }
         let salt = random::bytes::<16>().to_vec().into();
-        let project = Some(self.project().to_owned());
+        let project = Some(self.0.project().to_owned());
         let facts = ActionFacts { output: action.output, ..action.facts };
         let request = RecordActionRequest { facts, status: action.status, project, salt };
-        self.submit_recorded(caller, request).await
+        self.0.submit_recorded(caller, request).await
     }
 }
 
@@ -174,12 +174,12 @@ impl Plans<'_> {
     }
 }
 
-impl Service {
+impl Executions<'_> {
     /// Gives a command and waits until the driver has acted on it, so that the caller sees what is due next.
     /// If the step is not due yet (`not_awaited`), waits for the driver once and tries again: a report may
     /// arrive before the driver has made its step due.
     pub(super) async fn command_and_settle(
-        &self,
+        self,
         caller: &Caller,
         id: &str,
         command: Command,
@@ -199,17 +199,20 @@ impl Service {
 
     /// Waits until the live driver on `node` has nothing left to do by itself; returns at once if there is
     /// none.
-    async fn wait_until_idle(&self, stream: StreamId, node: Option<&str>) -> Result<(), Error> {
+    async fn wait_until_idle(self, stream: StreamId, node: Option<&str>) -> Result<(), Error> {
         let Some(node) = node else { return Ok(()) };
-        let is_own = self.runner.get().is_some_and(|runner| runner.node_id().as_str() == node);
-        let is_driven =
-            if is_own { self.ledger.is_driven_here(stream) } else { self.live_driver(node).await?.is_some() };
+        let is_own = self.0.runner.get().is_some_and(|runner| runner.node_id().as_str() == node);
+        let is_driven = if is_own {
+            self.0.ledger.is_driven_here(stream)
+        } else {
+            self.live_driver(node).await?.is_some()
+        };
         if !is_driven {
             return Ok(());
         }
         let mut watcher = self.watch_stream(stream)?;
         let idle = async {
-            while watcher.execution().has_next_action(self.ledger.clock().now_ms()) {
+            while watcher.execution().has_next_action(self.0.ledger.clock().now_ms()) {
                 watcher.wait_for_change().await?;
             }
             Ok(())

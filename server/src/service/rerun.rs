@@ -7,7 +7,7 @@ use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
 use serde_json::{Map, Value};
 
-use super::Service;
+use super::executions::Executions;
 use super::plans::Plans;
 use super::plans::check_refusal;
 use crate::error::Error;
@@ -25,20 +25,20 @@ pub struct ExecutedPlan {
     pub left_out: Vec<String>,
 }
 
-impl Service {
+impl Executions<'_> {
     /// The plan version and the inputs of an execution. Refused if its inputs were erased; and, unless `here`,
     /// if it was started in another project with other definitions of its servers than this process's.
-    pub async fn executed_plan(&self, id: &str, here: bool) -> Result<ExecutedPlan, Error> {
+    pub async fn executed_plan(self, id: &str, here: bool) -> Result<ExecutedPlan, Error> {
         let execution = self.fold(self.find(id).await?.stream)?;
         // In the same project other definitions are an edit of its config, and a rerun is a new execution.
-        let is_own = execution.project.as_deref() == Some(self.project());
+        let is_own = execution.project.as_deref() == Some(self.0.project());
         if !here && !is_own && self.toolset_digest(&execution.plan) != execution.toolset {
             return Err(crate::runner::other_toolset(execution.project.as_deref()).into());
         }
         let mut inputs: Map<String, Value> = match execution.inputs {
             None => Map::new(),
             Some(kept) => {
-                let payload = payloads::by_position(self.tenant, kept.position.0).first(&self.db).await?;
+                let payload = payloads::by_position(self.0.tenant, kept.position.0).first(&self.0.db).await?;
                 let body = payload.ok_or_else(|| erased_inputs_error(&execution.plan_ref))?.body;
                 serde_json::from_slice(&body).map_err(|error| {
                     Error::new(

@@ -10,7 +10,7 @@ use actbook_engine::policy::{ErrorCategory, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Service;
+use super::executions::Executions;
 use super::view::{StepView, WaitingView, format_time};
 use crate::error::Error;
 use crate::store::journal;
@@ -91,9 +91,9 @@ impl StepDetail {
     }
 }
 
-impl Service {
+impl Executions<'_> {
     /// The detail view of one step, by execution id and step id.
-    pub async fn step(&self, id: &str, step: &str) -> Result<StepDetail, Error> {
+    pub async fn step(self, id: &str, step: &str) -> Result<StepDetail, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream)?;
         let Some(no) = execution.plan.find_step(step) else { return Err(no_such_step(&execution, step)) };
@@ -116,7 +116,7 @@ impl Service {
     }
 
     /// Loads the arguments and results of a step's attempts and compensations.
-    async fn load_step_values(&self, execution: &Execution, no: StepNo) -> Result<LoadedPayloads, Error> {
+    async fn load_step_values(self, execution: &Execution, no: StepNo) -> Result<LoadedPayloads, Error> {
         let state = execution.step(no);
         let attempts = state.attempts.iter().chain(&state.compensations);
         let stored = attempts.flat_map(|attempt| [attempt.arguments, attempt.result]);
@@ -127,9 +127,9 @@ impl Service {
     }
 
     /// Reads who rejected the execution's newest undo, and why. `None`: it was not rejected.
-    pub(super) async fn undo_rejection(&self, execution: &Execution) -> Result<Option<ApprovalView>, Error> {
+    pub(super) async fn undo_rejection(self, execution: &Execution) -> Result<Option<ApprovalView>, Error> {
         let Some(position) = execution.undo_rejected_at else { return Ok(None) };
-        let entry = journal::by_position(self.tenant, position.0).first(&self.db).await?;
+        let entry = journal::by_position(self.0.tenant, position.0).first(&self.0.db).await?;
         Ok(entry.and_then(|entry| match Event::decode(&entry.kind, &entry.body) {
             Ok(Event::UnwindRejected(event)) => Some(approval_view(&entry, false, event.reason)),
             Ok(_) | Err(_) => None,
@@ -137,8 +137,9 @@ impl Service {
     }
 
     /// Reads the approvals and rejections of a step from the execution's entries.
-    async fn load_approvals(&self, stream: StreamId, step: &str) -> Result<Vec<ApprovalView>, Error> {
-        let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
+    async fn load_approvals(self, stream: StreamId, step: &str) -> Result<Vec<ApprovalView>, Error> {
+        let entries =
+            journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
         let approval = |entry: &journal::Entry| {
             let event = Event::decode(&entry.kind, &entry.body).ok()?;
             let (subject, approved, reason) = if let Event::StepApproved(event) = event {

@@ -14,9 +14,9 @@ use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, StepStat
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Service;
 use super::context::NoteView;
 pub use super::entries::EntryView;
+use super::executions::Executions;
 use super::guarantee::guarantee;
 use super::late::LateOutcomeView;
 use super::progress::{self, Durations};
@@ -223,9 +223,9 @@ impl PlanView {
     }
 }
 
-impl Service {
+impl Executions<'_> {
     /// The view of a folded execution, from the journal alone.
-    pub(super) async fn render(&self, execution: &Execution) -> Result<ExecutionView, Error> {
+    pub(super) async fn render(self, execution: &Execution) -> Result<ExecutionView, Error> {
         let values = self.load_shown_values(execution).await?;
         let steps: Vec<StepView> =
             execution.step_numbers().map(|no| step_view(execution, no, &values)).collect();
@@ -272,7 +272,7 @@ impl Service {
 
     /// Like `render`, with the live progress of calls that this process makes.
     pub(super) async fn render_live(
-        &self,
+        self,
         stream: StreamId,
         state: &Execution,
     ) -> Result<ExecutionView, Error> {
@@ -284,21 +284,16 @@ impl Service {
     }
 
     /// The live progress of a step's call. `None`: no call runs in this process, or its tool reports none.
-    pub(super) fn progress(
-        &self,
-        stream: StreamId,
-        step: StepNo,
-        status: StepStatus,
-    ) -> Option<StepProgress> {
+    pub(super) fn progress(self, stream: StreamId, step: StepNo, status: StepStatus) -> Option<StepProgress> {
         if !matches!(status, StepStatus::Running | StepStatus::Compensating) {
             return None;
         }
-        let reported = self.runner.get()?.call_progress(stream, step)?;
+        let reported = self.0.runner.get()?.call_progress(stream, step)?;
         Some(StepProgress { done: reported.done, total: reported.total, message: reported.message })
     }
 
     /// The recovery brief of an execution.
-    pub async fn brief(&self, execution: &Execution) -> Result<Brief, Error> {
+    pub async fn brief(self, execution: &Execution) -> Result<Brief, Error> {
         let mut values = LoadedPayloads::default();
         loop {
             match brief(execution, &values) {
@@ -309,13 +304,9 @@ impl Service {
     }
 
     /// Loads the payloads at these positions into `into`; erased ones become null.
-    pub(super) async fn load_values(
-        &self,
-        at: Vec<Position>,
-        into: &mut LoadedPayloads,
-    ) -> Result<(), Error> {
+    pub(super) async fn load_values(self, at: Vec<Position>, into: &mut LoadedPayloads) -> Result<(), Error> {
         let wanted: Vec<u64> = at.iter().map(|position| position.0).collect();
-        for payload in payloads::by_positions(&self.db, self.tenant, &wanted).await? {
+        for payload in payloads::by_positions(&self.0.db, self.0.tenant, &wanted).await? {
             let value = serde_json::from_slice(&payload.body).unwrap_or_default();
             into.0.insert(Position(payload.position), Arc::new(value));
         }
@@ -326,7 +317,7 @@ impl Service {
     }
 
     /// Loads every value that the view shows.
-    async fn load_shown_values(&self, execution: &Execution) -> Result<LoadedPayloads, Error> {
+    async fn load_shown_values(self, execution: &Execution) -> Result<LoadedPayloads, Error> {
         let stored = |step: &StepState| {
             let arguments = step.current_arguments();
             let error = step.error.and_then(|error| error.detail);

@@ -157,7 +157,7 @@ async fn elicit_undo_approval(
     wait: Duration,
 ) -> Result<Option<CallToolResponse>, Error> {
     let id = found.id.as_str();
-    let view = endpoint.service().view(id).await?;
+    let view = endpoint.service().executions().view(id).await?;
     let needs_approval = elicit::find_open_approval(&view, None).is_ok();
     if !needs_approval
         || endpoint.approval_route_of_execution(request, id).await? != ApprovalRoute::Elicitation
@@ -200,13 +200,17 @@ async fn apply_action(
     let (id, reason) = (input.execution_id.clone(), input.reason.clone());
     let step_id = input.step_id.clone();
     let verdict = match input.action {
-        ControlAction::Pause => return whole(service.pause(caller, &id, reason).await?.0),
+        ControlAction::Pause => return whole(service.executions().pause(caller, &id, reason).await?.0),
         ControlAction::Resume => return whole(resume(endpoint, caller, &id, reason).await?),
-        ControlAction::Cancel => return whole(service.cancel(caller, &id, reason).await?.0),
-        ControlAction::Approve => return whole(service.approve(caller, &id, step_id, reason).await?.0),
-        ControlAction::Reject => return whole(service.reject(caller, &id, step_id, reason).await?.0),
+        ControlAction::Cancel => return whole(service.executions().cancel(caller, &id, reason).await?.0),
+        ControlAction::Approve => {
+            return whole(service.executions().approve(caller, &id, step_id, reason).await?.0);
+        }
+        ControlAction::Reject => {
+            return whole(service.executions().reject(caller, &id, step_id, reason).await?.0);
+        }
         ControlAction::Compensate if step_id.is_none() => {
-            return whole(service.undo(caller, &id, reason).await?.0);
+            return whole(service.executions().undo(caller, &id, reason).await?.0);
         }
         ControlAction::Compensate => Verdict::Compensate,
         ControlAction::Retry => Verdict::Retry,
@@ -226,8 +230,10 @@ async fn apply_action(
             let message = "control with action \"retry\" takes either `arguments` or `output`";
             return Err(Error::new("invalid_argument", message, "leave one of the two out"));
         }
-        (Some(arguments), None) => service.retry_with(caller, &id, step, verdict, reason, arguments).await?.0,
-        (None, output) => service.decide(caller, &id, step, verdict, reason, output).await?.0,
+        (Some(arguments), None) => {
+            service.executions().retry_with(caller, &id, step, verdict, reason, arguments).await?.0
+        }
+        (None, output) => service.executions().decide(caller, &id, step, verdict, reason, output).await?.0,
     })
 }
 
@@ -284,7 +290,7 @@ async fn decide_each(
         let key =
             caller.key.as_ref().map(|key| if number == last { key.clone() } else { key.for_part(number) });
         let caller = caller.clone().with_key(key);
-        match endpoint.service().decide(&caller, id, step, verdict, reason.clone(), None).await {
+        match endpoint.service().executions().decide(&caller, id, step, verdict, reason.clone(), None).await {
             Ok((found, _)) => decided = Some(found),
             Err(error) => refused.push(error),
         }
@@ -307,12 +313,12 @@ async fn resume(
     let Some(reason) = reason else { return endpoint.background().resume(caller, id).await };
     let decision =
         Decision { decision: "continue".to_owned(), reason: Some(reason), step: None, details: None };
-    Ok(endpoint.service().record_decision(caller, id, decision).await?.0)
+    Ok(endpoint.service().executions().record_decision(caller, id, decision).await?.0)
 }
 
 /// The error that names the commands for a person. Err: the approval is not open.
 async fn needs_person_error(endpoint: &McpEndpoint, input: &ControlInput) -> Result<Error, Error> {
-    let view = endpoint.service().view(&input.execution_id).await?;
+    let view = endpoint.service().executions().view(&input.execution_id).await?;
     elicit::find_open_approval(&view, input.step_id.as_deref())?;
     let step = input.step_id.as_deref().map(|step| format!(" {step}")).unwrap_or_default();
     let id = &view.id;

@@ -108,7 +108,7 @@ impl AgentTool for ExecutePlanInput {
                 Ok(QuestionOutcome::InputRequired(result)) => return Ok(result.into()),
                 // Steps may have run: the agent needs the execution's id, whatever became of the question.
                 Err(error) if ["stale_question", elicit::DIALOG_FAILED].contains(&error.code) => {
-                    let view = endpoint.service().view(&id).await?;
+                    let view = endpoint.service().executions().view(&id).await?;
                     return Ok(answer::dialog_failed_answer(&view, &error).into());
                 }
                 Err(error) => return Err(error),
@@ -152,7 +152,7 @@ impl AgentTool for StatusInput {
         let Some(why) = undrivable_reason(endpoint, &view).await? else {
             return endpoint.execution_answer(request, view).await;
         };
-        endpoint.service().address_claims(&request.caller, &mut view).await?;
+        endpoint.service().executions().address_claims(&request.caller, &mut view).await?;
         Ok(answer::undrivable_execution_answer(&view, endpoint.approval_route(request), &why))
     }
 }
@@ -184,12 +184,13 @@ async fn start_execution(
     request: &AgentRequest,
     input: ExecutePlanInput,
 ) -> Result<(String, Option<PlanCheck>), Error> {
-    if let Some(started) = endpoint.service().find_previous_start(&request.caller).await? {
+    if let Some(started) = endpoint.service().executions().find_previous_start(&request.caller).await? {
         return Ok((started.id.to_string(), None));
     }
     let (reference, plan, check) = resolve_plan(endpoint, request, &input).await?;
     let inputs = input.inputs.map(Value::Object);
-    let started = endpoint.service().start(&request.caller, reference, plan, inputs, true).await?;
+    let started =
+        endpoint.service().executions().start(&request.caller, reference, plan, inputs, true).await?;
     let id = started.id.to_string();
     if started.fresh {
         endpoint.background().drive_claimed(started.progress);
@@ -247,7 +248,7 @@ async fn step_status(
         waiting::wait_for_view(endpoint.service(), request, id, until, wait).await?;
     }
     let offset = usize::try_from(input.offset.unwrap_or(0)).unwrap_or(usize::MAX);
-    answer::step_answer(&endpoint.service().step(id, step).await?, offset)
+    answer::step_answer(&endpoint.service().executions().step(id, step).await?, offset)
 }
 
 /// Why this process cannot drive an execution that needs a driver; None: it can, or needs none.
@@ -258,10 +259,13 @@ async fn undrivable_reason(endpoint: &McpEndpoint, view: &ExecutionView) -> Resu
         ExecutionStatus::Running | ExecutionStatus::Compensating | ExecutionStatus::Paused
     );
     // Any process can finish an execution that is about to end. The cheaper check, for a driver, is first.
-    if !needs_driver || view.ending.is_some() || service.driver(&service.find(id).await?).await?.is_some() {
+    if !needs_driver
+        || view.ending.is_some()
+        || service.executions().driver(&service.executions().find(id).await?).await?.is_some()
+    {
         return Ok(None);
     }
-    match service.require_drivable(id).await {
+    match service.executions().require_drivable(id).await {
         Ok(()) => Ok(None),
         Err(error) if error.code == "other_place" => {
             let cure = cures::cure_for_agent(error.code, &error.cure);
@@ -275,7 +279,7 @@ async fn undrivable_reason(endpoint: &McpEndpoint, view: &ExecutionView) -> Resu
 
 /// The answer of `status` without an id: active, blocked and recent executions, and what to do next.
 async fn agenda_answer(endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
-    let mut agenda = endpoint.service().agenda().await?;
+    let mut agenda = endpoint.service().executions().agenda().await?;
     endpoint.address_agenda(request, &mut agenda).await?;
     let route = endpoint.approval_route(request);
     let mut next: Vec<Suggestion> = Vec::new();

@@ -151,7 +151,7 @@ pub(super) async fn executions_answer(
     filter: &ExecutionFilter,
     limit: u64,
 ) -> Result<AgentAnswer, Error> {
-    let rows = endpoint.service().list(filter, limit).await?;
+    let rows = endpoint.service().executions().list(filter, limit).await?;
     let cursor = rows.last().filter(|_| rows.len() as u64 == limit).map(|row| row.stream.0);
     let line = |row: &ExecutionSummary| {
         let (plan, version) = (quote::name(&row.plan.name), row.plan.version);

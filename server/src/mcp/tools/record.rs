@@ -122,7 +122,7 @@ impl AgentTool for RecordActionInput {
         let (execution, step, output) = (self.execution_id, self.step_id, self.output);
         let take_over = self.take_over.unwrap_or_default();
         let action = service::ActionRecord { execution, step, status, output, facts, take_over };
-        match endpoint.service().record_action(&request.caller, action).await? {
+        match endpoint.service().executions().record_action(&request.caller, action).await? {
             RecordResult::InExecution(found, _) => continue_and_answer(endpoint, request, &found).await,
             RecordResult::Standalone(position) => {
                 let text = format!("Recorded at position {}, outside of any execution.", position.0);
@@ -188,8 +188,11 @@ impl AgentTool for RecordDecisionInput {
             step: self.step_id,
             details: self.details,
         };
-        let (found, _) =
-            endpoint.service().record_decision(&request.caller, &self.execution_id, decision).await?;
+        let (found, _) = endpoint
+            .service()
+            .executions()
+            .record_decision(&request.caller, &self.execution_id, decision)
+            .await?;
         continue_and_answer(endpoint, request, &found).await
     }
 }
@@ -214,8 +217,11 @@ impl AgentTool for RecordCompensationInput {
         };
         let (id, step, succeeded) =
             (self.execution_id, self.step_id, self.outcome != Some(CompensationOutcomeInput::Failed));
-        let (found, _) =
-            endpoint.service().record_compensation(&request.caller, &id, step, succeeded, facts).await?;
+        let (found, _) = endpoint
+            .service()
+            .executions()
+            .record_compensation(&request.caller, &id, step, succeeded, facts)
+            .await?;
         continue_and_answer(endpoint, request, &found).await
     }
 }

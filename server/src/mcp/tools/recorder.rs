@@ -124,20 +124,21 @@ impl AgentTool for RecordExecutionStartInput {
     /// Starts, or finds what a repeated idempotency key started.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let service = endpoint.service();
-        let id = match service.find_previous_start(&request.caller).await? {
+        let id = match service.executions().find_previous_start(&request.caller).await? {
             Some(started) => started.id,
             None => {
                 let (reference, plan) = resolve_plan(endpoint, request, &self).await?;
                 service.plans().check_recordable(&plan)?;
                 let inputs = self.inputs.map(Value::Object);
-                let started = service.start(&request.caller, reference, plan, inputs, true).await?;
+                let started =
+                    service.executions().start(&request.caller, reference, plan, inputs, true).await?;
                 if started.fresh {
                     endpoint.background().drive_claimed(started.progress);
                 }
                 started.id
             }
         };
-        endpoint.execution_answer(request, service.view(id.as_str()).await?).await
+        endpoint.execution_answer(request, service.executions().view(id.as_str()).await?).await
     }
 }
 

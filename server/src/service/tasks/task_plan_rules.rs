@@ -83,7 +83,7 @@ impl Tasks<'_> {
             version: 1,
             digest: plan.digest,
         };
-        self.0.build_start(unsaved, plan, inputs, terms, drive).await
+        self.0.executions().build_start(unsaved, plan, inputs, terms, drive).await
     }
 
     /// What the rule created, from the ledger's reply or from the stored result of a repeated request.
@@ -107,7 +107,7 @@ impl Tasks<'_> {
         if result.parse::<u64>().is_ok() {
             return Ok(RuleEffects::default());
         }
-        let execution = self.0.fold(self.0.find(&result).await?.stream)?;
+        let execution = self.0.executions().fold(self.0.executions().find(&result).await?.stream)?;
         let plan = Some(execution.plan_ref.id.to_string());
         Ok(RuleEffects { plan, started: Some(result), drive: None })
     }

@@ -61,8 +61,12 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
         assert_eq!((after.position, after.erased), (before.position + 1, 1));
         assert!(after.payloads < before.payloads);
         assert_payloads_and_salt_erased(&scratch, &id).await;
-        assert!(!serde_json::to_string(&fixture.service.view(&id).await.unwrap()).unwrap().contains(CANARY));
-        let refused = fixture.service.undo(&fixture.caller, &id, None).await.unwrap_err();
+        assert!(
+            !serde_json::to_string(&fixture.service.executions().view(&id).await.unwrap())
+                .unwrap()
+                .contains(CANARY)
+        );
+        let refused = fixture.service.executions().undo(&fixture.caller, &id, None).await.unwrap_err();
         assert!(refused.message.contains("erased"), "{refused:?}");
         assert_eq!(
             fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions,

@@ -24,13 +24,13 @@ fn ledgers_alternating_on_one_execution_agree_on_its_status() {
         for turn in 0..60 {
             let ServiceFixture { service, caller, .. } = rng.pick(&fixtures);
             let (_, progress) = match turn % 2 {
-                0 => service.pause(caller, &id, None).await.unwrap(),
-                _ => service.resume(caller, &id).await.unwrap(),
+                0 => service.executions().pause(caller, &id, None).await.unwrap(),
+                _ => service.executions().resume(caller, &id).await.unwrap(),
             };
             assert_eq!(progress.status == ExecutionStatus::Paused, turn % 2 == 0, "turn {turn}");
             let refused = match turn % 2 {
-                0 => fixtures[rng.below(2)].service.pause(caller, &id, None).await,
-                _ => fixtures[rng.below(2)].service.resume(caller, &id).await,
+                0 => fixtures[rng.below(2)].service.executions().pause(caller, &id, None).await,
+                _ => fixtures[rng.below(2)].service.executions().resume(caller, &id).await,
             };
             assert!(refused.is_err(), "a repeated command is refused by both, turn {turn}");
         }
@@ -75,7 +75,7 @@ fn remote_append_during_outage_wakes_the_waiter() {
 
         proxy.cut().await;
         near.command(&actor, stream, Command::Resume).await.unwrap_err();
-        far.service.pause(&far.caller, other.id.as_str(), None).await.unwrap();
+        far.service.executions().pause(&far.caller, other.id.as_str(), None).await.unwrap();
         proxy.restore();
         near.command(&actor, stream, Command::Resume).await.unwrap();
         near.on_remote_append(head(&scratch.db).position).unwrap();

@@ -46,7 +46,8 @@ impl ServiceFixture {
             .save(&self.caller, &plan.to_string(), true)
             .await
             .expect("the plan is valid");
-        let started = self.service.start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
+        let started =
+            self.service.executions().start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
         started.expect("the execution starts")
     }
 
@@ -57,13 +58,18 @@ impl ServiceFixture {
     }
 
     pub async fn drive(&self, started: StartedExecution) -> ExecutionStatus {
-        self.service.drive(started.progress, self.shutdown.subscribe()).await.expect("it is driven")
+        self.service
+            .executions()
+            .drive(started.progress, self.shutdown.subscribe())
+            .await
+            .expect("it is driven")
     }
 
     pub async fn claim_and_drive(&self, id: &str) -> ExecutionStatus {
-        let claimed = self.service.claim(&self.caller, id, false).await.expect("the execution is claimed");
+        let claimed =
+            self.service.executions().claim(&self.caller, id, false).await.expect("the execution is claimed");
         let progress = claimed.expect("nobody else drives it");
-        self.service.drive(progress, self.shutdown.subscribe()).await.expect("it is driven")
+        self.service.executions().drive(progress, self.shutdown.subscribe()).await.expect("it is driven")
     }
 
     pub async fn decide(
@@ -75,6 +81,7 @@ impl ServiceFixture {
     ) -> ExecutionStatus {
         let (step, reason) = (step.to_owned(), Some(format!("because {}", answer.as_str())));
         self.service
+            .executions()
             .decide(&self.caller, id, step, answer, reason, output)
             .await
             .expect("the decision is accepted");
@@ -135,7 +142,12 @@ pub async fn write_mixed_history(fixture: &ServiceFixture, word: &str) -> Vec<St
         ..ActionFacts::default()
     };
     let act = ActionRecord { facts, ..ActionRecord::default() };
-    fixture.service.record_action(&fixture.caller, act).await.expect("a standalone action is recorded");
+    fixture
+        .service
+        .executions()
+        .record_action(&fixture.caller, act)
+        .await
+        .expect("a standalone action is recorded");
     // Left open, without a driver.
     fixture.start(&plan_with_inputs(word), Some(json!({ "word": word })), false).await;
     ids
@@ -189,9 +201,9 @@ async fn run_with_approvals(fixture: &ServiceFixture, word: &str) -> String {
     let (id, status) = fixture.run(&plan, None).await;
     assert_eq!(status, ExecutionStatus::Blocked);
     let (service, caller) = (&fixture.service, &fixture.caller);
-    service.approve(caller, &id, None, Some("go ahead".into())).await.unwrap();
+    service.executions().approve(caller, &id, None, Some("go ahead".into())).await.unwrap();
     assert_eq!(fixture.claim_and_drive(&id).await, ExecutionStatus::Blocked);
-    service.approve(caller, &id, Some("asks".into()), None).await.unwrap();
+    service.executions().approve(caller, &id, Some("asks".into()), None).await.unwrap();
     assert_eq!(fixture.claim_and_drive(&id).await, ExecutionStatus::Blocked);
     let tells = |status, output| ActionRecord {
         execution: Some(id.to_string()),
@@ -205,9 +217,9 @@ async fn run_with_approvals(fixture: &ServiceFixture, word: &str) -> String {
         },
         take_over: false,
     };
-    service.record_action(caller, tells(ReportedStatus::Started, None)).await.unwrap();
+    service.executions().record_action(caller, tells(ReportedStatus::Started, None)).await.unwrap();
     let output = Some(json!({ "told": word }));
-    service.record_action(caller, tells(ReportedStatus::Succeeded, output)).await.unwrap();
+    service.executions().record_action(caller, tells(ReportedStatus::Succeeded, output)).await.unwrap();
     assert_eq!(fixture.claim_and_drive(&id).await, ExecutionStatus::Succeeded);
     id
 }
@@ -225,9 +237,9 @@ async fn run_cancelled(fixture: &ServiceFixture, word: &str) -> String {
     asks["approval"] = json!("required");
     let (id, status) = fixture.run(&plan("cancelled", &[step("does", "t/ok", word), asks]), None).await;
     assert_eq!(status, ExecutionStatus::Blocked);
-    fixture.service.pause(&fixture.caller, &id, Some("not now".into())).await.unwrap();
-    fixture.service.resume(&fixture.caller, &id).await.unwrap();
-    fixture.service.cancel(&fixture.caller, &id, None).await.unwrap();
+    fixture.service.executions().pause(&fixture.caller, &id, Some("not now".into())).await.unwrap();
+    fixture.service.executions().resume(&fixture.caller, &id).await.unwrap();
+    fixture.service.executions().cancel(&fixture.caller, &id, None).await.unwrap();
     assert_eq!(fixture.claim_and_drive(&id).await, ExecutionStatus::Cancelled);
     id
 }

@@ -23,7 +23,7 @@ async fn write_long_journal(fixture: &ServiceFixture, rng: &mut SeededRng) {
         let facts = ActionFacts { entity: Some("the lamp".into()), ..ActionFacts::default() };
         async move {
             let act = ActionRecord { facts, ..ActionRecord::default() };
-            fixture.service.record_action(&caller, act).await.unwrap();
+            fixture.service.executions().record_action(&caller, act).await.unwrap();
         }
     };
     let chunk = ENTRIES / 12;
@@ -62,7 +62,7 @@ async fn expected_positions(
     service: &Service,
     filter: &JournalFilter,
 ) -> Vec<u64> {
-    let rows = service.list(&ExecutionFilter::default(), 1_000).await.unwrap();
+    let rows = service.executions().list(&ExecutionFilter::default(), 1_000).await.unwrap();
     let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
     let fits = |entry: &journal::Entry| {
         let body: Value = serde_json::from_str(&entry.body).unwrap();
@@ -147,9 +147,9 @@ fn execution_list_applies_every_filter() {
             started.borrow_mut().push(id);
         }
         let ids = started.into_inner();
-        service.record_decision(&hal, &ids[1], decision("wait and see")).await.unwrap();
+        service.executions().record_decision(&hal, &ids[1], decision("wait and see")).await.unwrap();
         let check = async |filter: ExecutionFilter, expected: &[usize]| {
-            let found = service.list(&filter, 10).await.unwrap();
+            let found = service.executions().list(&filter, 10).await.unwrap();
             let found: Vec<&str> = found.iter().map(|row| row.id.as_str()).collect();
             let expected: Vec<&str> = expected.iter().map(|number| ids[*number].as_str()).collect();
             assert_eq!(found, expected, "{filter:?}");
@@ -167,13 +167,13 @@ fn execution_list_applies_every_filter() {
         check(ExecutionFilter { words: vec!["PLAN-1".into(), "t-0".into()], ..any() }, &[3]).await;
         check(ExecutionFilter { words: vec![ids[2].clone()], ..any() }, &[2]).await;
         check(ExecutionFilter { until: Some(0), ..any() }, &[]).await;
-        let before = service.find(&ids[2]).await.unwrap().stream;
+        let before = service.executions().find(&ids[2]).await.unwrap().stream;
         check(ExecutionFilter { before: Some(before.0), ..any() }, &[1, 0]).await;
         for (filter, code) in [
             (ExecutionFilter { status: some("blokced"), ..any() }, "no_such_status"),
             (ExecutionFilter { category: some("slow"), ..any() }, "no_such_category"),
         ] {
-            assert_eq!(service.list(&filter, 10).await.unwrap_err().code, code);
+            assert_eq!(service.executions().list(&filter, 10).await.unwrap_err().code, code);
         }
     });
 }
@@ -202,8 +202,13 @@ fn recorded_action_is_searchable_until_erased() {
         let (execution, step) = (Some(id.clone()), Some("edit".to_owned()));
         let status = Some(ReportedStatus::Succeeded);
         let action = ActionRecord { execution, step, status, output: None, facts, take_over: false };
-        fixture.service.record_action(&fixture.caller, action).await.unwrap();
-        fixture.service.record_decision(&fixture.caller, &id, decision("ship it")).await.unwrap();
+        fixture.service.executions().record_action(&fixture.caller, action).await.unwrap();
+        fixture
+            .service
+            .executions()
+            .record_decision(&fixture.caller, &id, decision("ship it"))
+            .await
+            .unwrap();
         let found = async |words: &[&str]| -> Vec<EntryView> {
             let words = words.iter().map(|&word| word.to_owned()).collect();
             fixture

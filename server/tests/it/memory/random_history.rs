@@ -137,22 +137,22 @@ pub async fn run_random_executions(
 async fn answer_at_random(fixture: &ServiceFixture, rng: &mut SeededRng, id: &str) {
     let (service, caller) = (&fixture.service, &fixture.caller);
     if rng.once_in(15) {
-        drop(service.cancel(caller, id, None).await);
+        drop(service.executions().cancel(caller, id, None).await);
         return;
     }
-    let waiting = service.view(id).await.unwrap().waiting;
+    let waiting = service.executions().view(id).await.unwrap().waiting;
     let waiting_view: &WaitingView = rng.pick(&waiting);
     let step = waiting_view.step.as_ref().map(ToString::to_string);
     // A random command may not fit the state and be refused; that is ignored here.
     match (waiting_view.kind, step) {
         ("approval", step) if rng.once_in(4) => {
-            drop(service.reject(caller, id, step, None).await);
+            drop(service.executions().reject(caller, id, step, None).await);
         }
-        ("approval", step) => drop(service.approve(caller, id, step, None).await),
+        ("approval", step) => drop(service.executions().approve(caller, id, step, None).await),
         ("agent", Some(step)) => report_at_random(fixture, rng, id, step, &waiting_view.options).await,
         (_, Some(step)) => {
             let answer: StepAnswer = rng.pick(&waiting_view.options).parse().unwrap();
-            drop(service.decide(caller, id, step, answer, Some("chance".into()), None).await);
+            drop(service.executions().decide(caller, id, step, answer, Some("chance".into()), None).await);
         }
         (kind, None) => panic!("a {kind} belongs to a step"),
     }
@@ -177,18 +177,18 @@ async fn report_at_random(
         facts,
         take_over: false,
     };
-    drop(fixture.service.record_action(&fixture.caller, action).await);
+    drop(fixture.service.executions().record_action(&fixture.caller, action).await);
     if let Some(facts) = remark {
         let execution = Some(id.to_owned());
         let remark = ActionRecord { execution, step: Some(step), facts, ..ActionRecord::default() };
-        drop(fixture.service.record_action(&fixture.caller, remark).await);
+        drop(fixture.service.executions().record_action(&fixture.caller, remark).await);
     }
 }
 
 async fn claim_and_drive(fixture: &ServiceFixture, id: &str) -> ExecutionStatus {
-    if let Some(progress) = fixture.service.claim(&fixture.caller, id, false).await.unwrap() {
+    if let Some(progress) = fixture.service.executions().claim(&fixture.caller, id, false).await.unwrap() {
         let (_keep, halt) = watch::channel(false);
-        return fixture.service.drive(progress, halt).await.unwrap();
+        return fixture.service.executions().drive(progress, halt).await.unwrap();
     }
-    fixture.service.find(id).await.unwrap().status
+    fixture.service.executions().find(id).await.unwrap().status
 }

@@ -123,7 +123,7 @@ async fn run_to_end(fixture: &ServiceFixture, faults_fixture: &FaultFixture, num
         if status != ExecutionStatus::Blocked {
             break;
         }
-        let view = fixture.service.view(&id).await.unwrap();
+        let view = fixture.service.executions().view(&id).await.unwrap();
         for waiting in &view.waiting {
             let step = waiting.step.clone().unwrap();
             let shown = view.steps.iter().find(|shown| shown.id == step).unwrap();
@@ -135,15 +135,18 @@ async fn run_to_end(fixture: &ServiceFixture, faults_fixture: &FaultFixture, num
                 _ => StepAnswer::Skip,
             };
             let (reason, output) = (Some("went and looked".to_owned()), None);
-            let decided =
-                fixture.service.decide(&fixture.caller, &id, step.to_string(), answer, reason, output).await;
+            let decided = fixture
+                .service
+                .executions()
+                .decide(&fixture.caller, &id, step.to_string(), answer, reason, output)
+                .await;
             decided.unwrap_or_else(|error| panic!("{answer} to {step} of {id}: {error:?}"));
             decisions += 1;
         }
         status = fixture.claim_and_drive(&id).await;
     }
     assert_eq!(status, ExecutionStatus::Succeeded, "execution {number} came to an end");
-    let view = fixture.service.view(&id).await.unwrap();
+    let view = fixture.service.executions().view(&id).await.unwrap();
     for step in view.steps.iter().filter(|step| !step.id.as_str().starts_with("reads")) {
         let effects = faults_fixture.effect_count(&format!("e{number}-{}", step.id));
         match (step.status, step.id.as_str().starts_with("idempotent")) {
