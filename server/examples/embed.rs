@@ -168,7 +168,8 @@ fn print_view(view: &ExecutionView) {
         println!("    {} is {}{}", step.id, step.status, why.unwrap_or_default());
     }
     for waiting in &view.waiting {
-        println!("  It asks: {} [{}]", waiting.question, waiting.options.join(", "));
+        let options: Vec<&str> = waiting.options.iter().map(|option| option.as_str()).collect();
+        println!("  It asks: {} [{}]", waiting.question, options.join(", "));
     }
     for stays in view.brief.iter().flat_map(|brief| &brief.cannot_undo) {
         println!("  Undo would leave `{}`: {}", stays.step, stays.why);

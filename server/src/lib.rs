@@ -9,7 +9,7 @@
 //! use std::sync::{Arc, Mutex};
 //! use std::time::Duration;
 //!
-//! use actbook::{Call, ErrorCategory, Client, Executor, Fault, ExecutionStatus};
+//! use actbook::{AnswerOption, Call, Client, ErrorCategory, ExecutionStatus, Executor, Fault, StepAnswer};
 //! use serde_json::json;
 //!
 //! const ORDER: &str = r#"
@@ -57,7 +57,9 @@
 //! client.save_plan(ORDER).await?;
 //! let view = client.run("order", Some(json!({ "item": "lamp" }))).await?;
 //! assert_eq!(view.status, ExecutionStatus::Blocked);
-//! assert_eq!(view.waiting[0].options, ["retry", "skip", "happened", "compensate", "abandon"]);
+//! use StepAnswer::{Abandon, Compensate, Happened, Retry, Skip};
+//! let answers = [Retry, Skip, Happened, Compensate, Abandon].map(AnswerOption::Decide);
+//! assert_eq!(view.waiting[0].options, answers);
 //!
 //! // The brief: what is done, and which calls would undo it.
 //! let brief = view.brief.expect("something went wrong");
@@ -109,8 +111,8 @@ pub use client::{Builder, Client, Watch};
 pub use config::{Config, ConfigError};
 pub use error::Error;
 pub use service::view::{
-    EntryView, ErrorView, ExecutionSummary, ExecutionView, PlanRefView, PlanView, ProgressView, RecordView,
-    StepProgress, StepView, WaitingView,
+    AnswerOption, EntryView, ErrorView, ExecutionSummary, ExecutionView, PlanRefView, PlanView, ProgressView,
+    QuestionKind, RecordView, StepProgress, StepView, WaitingView,
 };
 pub use service::{
     ActionFacts, ActionRecord, AddedTask, Brief, Call, Decision, ExecutionFilter, Executor, ExportReport,

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Stdin};
 
 use actbook::error::Error;
+use actbook::service::view::QuestionKind;
 use actbook::service::{ExecutionWatcher, PersonQuestion, QuestionMedium};
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::io::Interest;
@@ -84,7 +85,7 @@ fn is_interactive(output: &Output) -> bool {
 async fn open_approvals(session: &Session, id: &str) -> Result<Vec<PersonQuestion>, Error> {
     let (_, mut questions) =
         session.service.executions().person_questions(id, None, QuestionMedium::Terminal).await?;
-    questions.retain(|question| question.waiting.kind == "approval");
+    questions.retain(|question| question.waiting.kind == QuestionKind::Approval);
     Ok(questions)
 }
 

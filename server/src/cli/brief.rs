@@ -1,11 +1,11 @@
 //! An execution's result in words: the outcome, the recovery brief, open questions, and the next commands to
 //! type.
 
-use actbook::service::view::{ExecutionView, StepView, WaitingView};
-use actbook::service::{ApprovalView, Brief, Durations, NoteView};
+use actbook::service::view::{AnswerOption, ExecutionView, StepView, WaitingView};
+use actbook::service::{ApprovalView, Brief, Durations, NoteView, ReportedStatus};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
-use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use actbook_engine::policy::{ExecutionStatus, StepAnswer, StepStatus};
 use actbook_engine::template::escape_expressions;
 use serde_json::Value;
 
@@ -261,23 +261,29 @@ pub fn print_questions(output: &Output, id: &str, waiting: &[WaitingView]) {
 /// The command lines that answer one question, one for each option.
 fn answer_commands(id: &str, waiting: &WaitingView) -> Vec<String> {
     let step = waiting.step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
-    let command = |option: &&'static str| match waiting.kind {
-        "approval" => match *option {
-            "reject" => format!("actbook reject {id}{step} --reason \"…\""),
-            other => format!("actbook {other} {id}{step}"),
-        },
-        "agent" => match *option {
-            "failed" => format!("actbook record {id}{step} failed --reason \"…\""),
-            other => format!("actbook record {id}{step} {other}"),
-        },
-        _ => {
-            let output = match (*option, &waiting.requests) {
-                ("happened", _) => " --output '{}'".to_owned(),
-                ("retry", Some(requests)) => format!(" --output '{}'", reply_skeleton(requests)),
-                ("retry", None) => waiting.refused_arguments.as_ref().map(correction).unwrap_or_default(),
-                (_, _) => String::new(),
+    let command = |option: &AnswerOption| match *option {
+        AnswerOption::Approve => format!("actbook approve {id}{step}"),
+        AnswerOption::Reject => format!("actbook reject {id}{step} --reason \"…\""),
+        AnswerOption::Report(status) => {
+            let reason = if status == ReportedStatus::Failed { " --reason \"…\"" } else { "" };
+            format!("actbook record {id}{step} {status}{reason}")
+        }
+        AnswerOption::Decide(answer) => {
+            let output = match (answer, &waiting.requests) {
+                (StepAnswer::Happened, _) => " --output '{}'".to_owned(),
+                (StepAnswer::Retry, Some(requests)) => format!(" --output '{}'", reply_skeleton(requests)),
+                (StepAnswer::Retry, None) => {
+                    waiting.refused_arguments.as_ref().map(correction).unwrap_or_default()
+                }
+                (
+                    StepAnswer::Skip
+                    | StepAnswer::DidNotHappen
+                    | StepAnswer::Compensate
+                    | StepAnswer::Abandon,
+                    _,
+                ) => String::new(),
             };
-            format!("actbook decide {id}{step} {option} --reason \"…\"{output}")
+            format!("actbook decide {id}{step} {answer} --reason \"…\"{output}")
         }
     };
     waiting.options.iter().map(command).collect()

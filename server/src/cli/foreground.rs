@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use actbook::error::Error;
-use actbook::service::view::ExecutionView;
+use actbook::service::view::{ExecutionView, QuestionKind};
 use actbook::service::{DriveState, ExecutionWatcher};
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use tokio::sync::watch::Sender;
@@ -62,7 +62,7 @@ pub async fn follow(
     loop {
         let drives = claimed.is_some();
         let (view, end) = drive_or_watch(session, id, &mut events, claimed).await?;
-        let waits_for_approval = view.waiting.iter().any(|waiting| waiting.kind == "approval");
+        let waits_for_approval = view.waiting.iter().any(|waiting| waiting.kind == QuestionKind::Approval);
         let may_ask = drives && end == WatchEnd::Settled && waits_for_approval;
         if !(may_ask && approval_prompt::ask_for_approval(session, id, &mut events).await?) {
             print_end(session, &view, end);

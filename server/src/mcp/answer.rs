@@ -26,7 +26,7 @@ use super::cures;
 use super::text::{AnswerText, Suggestion};
 use crate::error::Error;
 use crate::service::quote::{self, quoted};
-use crate::service::view::{ExecutionView, RecordView, StepView, WaitingView};
+use crate::service::view::{ExecutionView, QuestionKind, RecordView, StepView, WaitingView};
 use crate::service::{Brief, Durations};
 
 /// Up to this many steps are shown; of a longer plan, pending and finished steps are left out first.
@@ -159,8 +159,10 @@ pub fn rename_options_to_actions(waiting: &mut Value) {
 
 /// The steps to show, and how many were left out. Steps that run, failed or wait come before quiet ones.
 fn select_steps(view: &ExecutionView) -> (Vec<Value>, usize) {
-    let is_quiet =
-        |step: &StepView| matches!(step.status.as_str(), "pending" | "succeeded" | "skipped" | "cancelled");
+    let is_quiet = |step: &StepView| {
+        [StepStatus::Pending, StepStatus::Succeeded, StepStatus::Skipped, StepStatus::Cancelled]
+            .contains(&step.status)
+    };
     let mut room = STEPS_SHOWN_MAX.saturating_sub(view.steps.iter().filter(|step| !is_quiet(step)).count());
     let mut shown = Vec::new();
     for step in &view.steps {
@@ -244,7 +246,7 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
 /// The line of an open question; says where the whole question stands if it is cut.
 fn waiting_line(view: &ExecutionView, waiting: &WaitingView) -> String {
     let question = truncate_chars(&waiting.question, QUESTION_CHARS_MAX);
-    let is_cut = waiting.kind == "approval" && waiting.too_long;
+    let is_cut = waiting.kind == QuestionKind::Approval && waiting.too_long;
     let elsewhere = is_cut.then(|| format!(" — {}", waiting.too_long_text(view.id.as_str())));
     format!("Waits: {question}{}", elsewhere.unwrap_or_default())
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use actbook_engine::policy::StepAnswer as Verdict;
+use actbook_engine::policy::StepAnswer;
 use rmcp::model::{
     CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
     InputRequest, InputRequiredResult, RequestStateCodec, SealOptions,
@@ -20,8 +20,10 @@ use super::request::AgentRequest;
 use super::tools::continued_answer;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::service::view::{ExecutionView, WaitingView};
-use crate::service::{ActionFacts, ActionRecord, Asker, FoundExecution, PersonQuestion, QuestionMedium};
+use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView};
+use crate::service::{
+    ActionFacts, ActionRecord, Asker, FoundExecution, PersonQuestion, QuestionMedium, ReportedStatus,
+};
 
 /// How long a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -112,24 +114,27 @@ pub fn find_open_approval(view: &ExecutionView, step: Option<&str>) -> Result<us
     fn step_id(question: &WaitingView) -> Option<&str> {
         question.step.as_ref().map(|step| step.as_str())
     }
-    let approvals = || view.waiting.iter().filter(|one| one.kind == "approval");
-    view.waiting.iter().position(|one| one.kind == "approval" && step_id(one) == step).ok_or_else(|| {
-        let message = match step {
-            Some(step) => format!("step `{step}` waits for no approval"),
-            None => "neither the plan nor an undo waits for an approval".to_owned(),
-        };
-        let cure = match approvals().find_map(step_id) {
-            Some(other) => format!("step `{other}` does: give its step_id"),
-            None => "nothing here does: status names what waits".to_owned(),
-        };
-        Error::new("not_waiting", message, cure)
-    })
+    let approvals = || view.waiting.iter().filter(|one| one.kind == QuestionKind::Approval);
+    view.waiting.iter().position(|one| one.kind == QuestionKind::Approval && step_id(one) == step).ok_or_else(
+        || {
+            let message = match step {
+                Some(step) => format!("step `{step}` waits for no approval"),
+                None => "neither the plan nor an undo waits for an approval".to_owned(),
+            };
+            let cure = match approvals().find_map(step_id) {
+                Some(other) => format!("step `{other}` does: give its step_id"),
+                None => "nothing here does: status names what waits".to_owned(),
+            };
+            Error::new("not_waiting", message, cure)
+        },
+    )
 }
 
 /// Whether a person can be asked this question: an approval, or a step with an unknown outcome.
 pub fn is_for_a_person(waiting: &WaitingView) -> bool {
-    let unknown = waiting.requests.is_none() && waiting.options.contains(&"did-not-happen");
-    waiting.kind == "approval" || unknown
+    let unknown = waiting.requests.is_none()
+        && waiting.options.contains(&AnswerOption::Decide(StepAnswer::DidNotHappen));
+    waiting.kind == QuestionKind::Approval || unknown
 }
 
 /// Opens the state that a repeated call brings; None: it brings none. Err: altered or expired.
@@ -189,7 +194,7 @@ pub async fn put_question(
             "status shows what waits now; nothing was decided",
         ));
     }
-    Ok(QuestionOutcome::Answered(apply_answer(endpoint, request, &shown, &option, why).await?))
+    Ok(QuestionOutcome::Answered(apply_answer(endpoint, request, &shown, option, why).await?))
 }
 
 /// The `input_required` result that asks the question; its state is bound to the caller and expires.
@@ -223,7 +228,7 @@ fn elicit_response(request: &AgentRequest) -> Result<ElicitResult, Error> {
 /// The form that puts a question to a person: its text, the options and a reason.
 pub fn elicitation_form(question: &PersonQuestion) -> ElicitRequestParams {
     let options: Vec<String> =
-        question.waiting.options.iter().map(|option| option.replace('-', "_")).collect();
+        question.waiting.options.iter().map(|option| option.as_str().replace('-', "_")).collect();
     let schema = json!({
         "type": "object",
         "properties": {
@@ -238,17 +243,20 @@ pub fn elicitation_form(question: &PersonQuestion) -> ElicitRequestParams {
 }
 
 /// The chosen option and the reason; None: no valid choice. Declining the form of an approval rejects it.
-pub fn chosen_option(result: ElicitResult, waiting: &WaitingView) -> Option<(String, Option<String>)> {
+pub fn chosen_option(result: ElicitResult, waiting: &WaitingView) -> Option<(AnswerOption, Option<String>)> {
     let content = result.content.unwrap_or_default();
     let text = |name: &str| {
         content.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    let option = match result.action {
+    let word = match result.action {
         ElicitationAction::Accept => text("answer")?.replace('_', "-"),
-        ElicitationAction::Decline if waiting.kind == "approval" => "reject".to_owned(),
+        ElicitationAction::Decline if waiting.kind == QuestionKind::Approval => {
+            AnswerOption::Reject.as_str().to_owned()
+        }
         _ => return None,
     };
-    waiting.options.contains(&option.as_str()).then(|| (option, text("reason")))
+    let option = waiting.options.iter().copied().find(|option| option.as_str() == word)?;
+    Some((option, text("reason")))
 }
 
 /// Applies a person's answer to the execution: an approval, a decision, or a report of an agent step.
@@ -256,22 +264,19 @@ pub async fn apply_answer(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
     shown: &ShownQuestion,
-    option: &str,
+    option: AnswerOption,
     reason: Option<String>,
 ) -> Result<FoundExecution, Error> {
     let (service, person) = (endpoint.service(), request.person_caller());
     let (id, step) = (shown.execution.as_str(), shown.step.clone());
     let (found, _) = match option {
-        "approve" => service.executions().approve(&person, id, step, reason).await?,
-        "reject" => service.executions().reject(&person, id, step, reason).await?,
-        "started" | "succeeded" | "failed" | "compensated" => {
-            return record_step_status(endpoint, &person, shown, option, reason).await;
+        AnswerOption::Approve => service.executions().approve(&person, id, step, reason).await?,
+        AnswerOption::Reject => service.executions().reject(&person, id, step, reason).await?,
+        AnswerOption::Report(status) => {
+            return record_step_status(endpoint, &person, shown, status, reason).await;
         }
-        verdict => {
-            let unknown_option =
-                |error: String| Error::new("invalid_argument", error, "status lists the answers");
-            let verdict: Verdict = verdict.parse().map_err(unknown_option)?;
-            service.executions().decide(&person, id, step.unwrap_or_default(), verdict, reason, None).await?
+        AnswerOption::Decide(answer) => {
+            service.executions().decide(&person, id, step.unwrap_or_default(), answer, reason, None).await?
         }
     };
     Ok(found)
@@ -282,13 +287,12 @@ async fn record_step_status(
     endpoint: &McpEndpoint,
     person: &Caller,
     shown: &ShownQuestion,
-    option: &str,
+    status: ReportedStatus,
     reason: Option<String>,
 ) -> Result<FoundExecution, Error> {
-    let unknown_option = |error: String| Error::new("invalid_argument", error, "status lists the answers");
     let action = ActionRecord {
         step: shown.step.clone(),
-        status: Some(option.parse().map_err(unknown_option)?),
+        status: Some(status),
         facts: ActionFacts { reason, ..ActionFacts::default() },
         ..ActionRecord::default()
     };

@@ -51,7 +51,7 @@ impl ToolCatalog<'_> {
         self.policies_with_pins(plan, &pins.unwrap_or_default()).await
     }
 
-    /// Like `load_tool_policies`, for a plan that was checked against the definitions in `pins`.
+    /// Like `load_policies`, for a plan that was checked against the definitions in `pins`.
     pub(super) async fn policies_with_pins(
         self,
         plan: &Plan,

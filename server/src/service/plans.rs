@@ -211,7 +211,7 @@ impl Plans<'_> {
         Ok((reference, plan))
     }
 
-    /// Like `saved_plan`, checked again because its tools may have changed. Refused if the check finds an
+    /// Like `load`, checked again because its tools may have changed. Refused if the check finds an
     /// error.
     pub async fn load_and_check(self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>, PlanCheck), Error> {
         let (reference, plan) = self.load(name_or_id).await?;

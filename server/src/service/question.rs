@@ -7,13 +7,13 @@ use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{Brief, Execution, LoadedPayloads, Question, QuestionSubject, questions};
 use actbook_engine::id::{ExecutionId, StepId, StepNo, StreamId};
-use actbook_engine::policy::StepStatus;
+use actbook_engine::policy::{StepAnswer, StepStatus};
 use serde_json::{Value, json};
 
 use super::executions::Executions;
 use super::question_content::{CUT, QuestionContent, WHOLE, count_with_noun};
 use super::quote::{self, line, name, quoted};
-use super::view::{ExecutionView, WaitingView};
+use super::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView};
 use crate::error::Error;
 use crate::store::journal;
 
@@ -40,7 +40,7 @@ pub enum QuestionMedium {
 }
 
 /// The options that send the calls that a question shows.
-const YES_OPTIONS: [&str; 2] = ["approve", "compensate"];
+const YES_OPTIONS: [AnswerOption; 2] = [AnswerOption::Approve, AnswerOption::Decide(StepAnswer::Compensate)];
 
 /// An open question with the text that a person needs to answer it.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ impl QuestionContext<'_> {
             brief: Some(&self.brief),
             values: &self.values,
         };
-        let is_whole = self.medium == QuestionMedium::Terminal && waiting.kind == "approval";
+        let is_whole = self.medium == QuestionMedium::Terminal && waiting.kind == QuestionKind::Approval;
         let is_cut = waiting.too_long && !is_whole;
         lines.extend(content.lines(question, if is_cut { CUT } else { WHOLE }));
         lines.extend(self.point_of_no_return_line());

@@ -1,5 +1,5 @@
 //! Statistics of tool calls from the journal: how many, with which outcome, how long they took. Calls by hand
-//! (`call_tool`) belong to no execution and are not counted.
+//! (`ToolCatalog::call`) belong to no execution and are not counted.
 
 use std::collections::BTreeMap;
 

@@ -23,7 +23,7 @@ use super::progress::{self, Durations};
 use super::question_content::QuestionContent;
 use super::step::ApprovalView;
 use super::waiting::waiting_views;
-pub use super::waiting::{ClaimView, WaitingView};
+pub use super::waiting::{AnswerOption, ClaimView, QuestionKind, WaitingView};
 use crate::error::Error;
 use crate::store::{executions, payloads, plans};
 
@@ -37,7 +37,7 @@ pub struct ExecutionView {
     pub id: ExecutionId,
     pub status: ExecutionStatus,
     /// `cancelled` or `failed`: the status that it will end with once the calls in flight have ended.
-    pub ending: Option<&'static str>,
+    pub ending: Option<EndStatus>,
     pub plan: PlanRefView,
     pub task: Option<String>,
     /// `None`: started before projects existed.
@@ -243,7 +243,7 @@ impl Executions<'_> {
         Ok(ExecutionView {
             id: execution.id.clone(),
             status: execution.status(),
-            ending: execution.stop.filter(|_| execution.ended.is_none()).map(EndStatus::as_str),
+            ending: execution.stop.filter(|_| execution.ended.is_none()),
             plan: PlanRefView {
                 id: plan.id.to_string(),
                 name: plan.name.clone(),

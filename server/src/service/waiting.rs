@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{
     Execution, Question, QuestionSubject, StepState, UndoItem, UnwindProposal, questions,
 };
 use actbook_engine::id::StepId;
 use actbook_engine::policy::{ErrorCategory, StepAnswer, StepStatus};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::question_content::{FORM_BYTES_MAX, QuestionContent, WHOLE, step_attempts_max};
@@ -18,15 +19,55 @@ use super::view::{QUOTE_CHARS_MAX, StepView, format_time};
 /// Longest description of a step's work in a question.
 const WORK_CHARS_MAX: usize = 20_000;
 
+/// What a question waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionKind {
+    /// A yes or no, to the plan, a step or an undo.
+    Approval,
+    /// The report of an agent that performs or undoes a step itself.
+    Agent,
+    /// How to go on with a step that failed, is unknown, or asks something.
+    Decision,
+}
+
+/// An answer that fits a question; serialised as the word that the command line takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerOption {
+    Approve,
+    Reject,
+    /// Of an agent step.
+    Report(ReportedStatus),
+    Decide(StepAnswer),
+}
+
+impl AnswerOption {
+    /// The option's word, as serialised.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+            Self::Report(status) => status.as_str(),
+            Self::Decide(answer) => answer.as_str(),
+        }
+    }
+}
+
+impl Serialize for AnswerOption {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// A question that an execution waits for.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitingView {
     pub step: Option<StepId>,
     #[serde(rename = "for")]
-    pub kind: &'static str,
+    pub kind: QuestionKind,
     pub question: String,
-    pub options: Vec<&'static str>,
+    pub options: Vec<AnswerOption>,
     /// The questions of a tool as MCP `inputRequests`: the reply needs one value under each of these keys.
     pub requests: Option<Value>,
     /// The agent that has started the step, and until when no other agent may report on it.
@@ -52,7 +93,7 @@ impl WaitingView {
     /// Says that the question of execution `id` is too long for a yes in a form, and where it can be given.
     pub fn too_long_text(&self, id: &str) -> String {
         let step = self.step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
-        if self.kind != "approval" {
+        if self.kind != QuestionKind::Approval {
             return format!(
                 "The undo is too long to be agreed to here: `actbook undo {id} --dry-run` shows all of it, `actbook undo {id}` does it"
             );
@@ -91,10 +132,10 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
     let rejected = question.subject == QuestionSubject::Failure && state.is_some_and(StepState::is_rejected);
     if rejected {
         // Asking for the same call again is the last thing to do after a no.
-        options.sort_by_key(|option| *option == "retry");
+        options.sort_by_key(|option| *option == AnswerOption::Decide(StepAnswer::Retry));
     }
-    let lines = if kind == "approval" { content.lines(question, WHOLE) } else { Vec::new() };
-    let bytes = if kind == "approval" {
+    let lines = if kind == QuestionKind::Approval { content.lines(question, WHOLE) } else { Vec::new() };
+    let bytes = if kind == QuestionKind::Approval {
         lines.iter().map(String::len).sum()
     } else {
         let call = view.and_then(|view| view.arguments.as_ref()).map_or(0, |value| value.to_string().len());
@@ -120,7 +161,8 @@ fn word_question(
     content: QuestionContent<'_>,
     question: &Question,
     asked: Option<&Value>,
-) -> (&'static str, String, Vec<&'static str>) {
+) -> (QuestionKind, String, Vec<AnswerOption>) {
+    use ReportedStatus::{Compensated, Failed, Started, Succeeded};
     let QuestionContent { execution, steps, brief, .. } = content;
     let undo = brief.map_or(&[][..], |brief| &brief.undo);
     let view = question.step.map(|no| &steps[no.index()]);
@@ -128,18 +170,19 @@ fn word_question(
     let error = view.and_then(|view| view.error.as_ref()).map_or_else(String::new, |error| {
         format!(" ({}: {})", error.category, quoted(&error.message, QUOTE_CHARS_MAX))
     });
-    let answers: Vec<&'static str> = question.answers.iter().map(|answer| answer.as_str()).collect();
-    let approvals = vec!["approve", "reject"];
+    let answers = question.answers.iter().copied().map(AnswerOption::Decide).collect();
+    let approvals = vec![AnswerOption::Approve, AnswerOption::Reject];
+    let reports = |statuses: &[ReportedStatus]| statuses.iter().copied().map(AnswerOption::Report).collect();
     match question.subject {
         QuestionSubject::PlanApproval => {
             let plan = &execution.plan_ref;
             let (name, version, digest) = (quote::name(&plan.name), plan.version, plan.digest);
             let text = format!("May the plan {name} start, as version {version} ({digest}) has it?");
-            ("approval", text, approvals)
+            (QuestionKind::Approval, text, approvals)
         }
         QuestionSubject::UndoApproval => {
             let text = format!("May what has been done be undone? {}", undo_text(undo));
-            ("approval", text, approvals)
+            (QuestionKind::Approval, text, approvals)
         }
         QuestionSubject::StepApproval => {
             let pin = question.step.and_then(|no| execution.step(no).approval.pin);
@@ -147,26 +190,30 @@ fn word_question(
             let attempts = question.step.and_then(|no| step_attempts_max(execution, no));
             let attempts = attempts.map(|max| format!(", in up to {max} attempts")).unwrap_or_default();
             let text = format!("May step `{id}` run? {}{attempts}{pinned}", work_text(view));
-            ("approval", text, approvals)
+            (QuestionKind::Approval, text, approvals)
         }
         QuestionSubject::AgentWork => {
             let text = format!("Step `{id}` is yours: {}", work_text(view));
-            ("agent", text, vec!["started", "succeeded", "failed"])
+            (QuestionKind::Agent, text, reports(&[Started, Succeeded, Failed]))
         }
         QuestionSubject::AgentUndo => {
             let work = undo.iter().find(|one| one.step.as_str() == id).and_then(|one| one.action.as_deref());
             let text = work.map_or("take its effect back".to_owned(), |work| quoted(work, WORK_CHARS_MAX));
-            ("agent", format!("Undo step `{id}`: {text}"), vec!["compensated", "failed"])
+            (QuestionKind::Agent, format!("Undo step `{id}`: {text}"), reports(&[Compensated, Failed]))
         }
         QuestionSubject::ToolQuestion => {
-            ("decision", format!("Step `{id}` asks{}", tool_request_text(asked)), answers)
+            (QuestionKind::Decision, format!("Step `{id}` asks{}", tool_request_text(asked)), answers)
         }
-        QuestionSubject::Failure => ("decision", format!("Step `{id}` failed{error}. What now?"), answers),
-        QuestionSubject::Unknown => {
-            ("decision", format!("Nobody knows whether step `{id}` took effect{error}. Did it?"), answers)
+        QuestionSubject::Failure => {
+            (QuestionKind::Decision, format!("Step `{id}` failed{error}. What now?"), answers)
         }
+        QuestionSubject::Unknown => (
+            QuestionKind::Decision,
+            format!("Nobody knows whether step `{id}` took effect{error}. Did it?"),
+            answers,
+        ),
         QuestionSubject::FailedUndo => {
-            ("decision", format!("Undoing step `{id}` did not work{error}. What now?"), answers)
+            (QuestionKind::Decision, format!("Undoing step `{id}` did not work{error}. What now?"), answers)
         }
     }
 }

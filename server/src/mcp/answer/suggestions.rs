@@ -1,13 +1,13 @@
 //! Suggests what to do next for an execution: the exact call, or the command for a person.
 
-use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use actbook_engine::policy::{ExecutionStatus, StepAnswer, StepStatus};
 use actbook_engine::template::escape_expressions;
 use serde_json::{Value, json};
 
 use crate::mcp::text::Suggestion;
 use crate::mcp::waiting::WAIT_S_SUGGESTED;
-use crate::service::quote;
-use crate::service::view::{ClaimView, ExecutionView, WaitingView};
+use crate::service::view::{AnswerOption, ClaimView, ExecutionView, QuestionKind, WaitingView};
+use crate::service::{ReportedStatus, quote};
 
 /// Most characters of the name and session of the agent that holds a claim.
 const HOLDER_CHARS_MAX: usize = 100;
@@ -87,23 +87,29 @@ fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRo
     let id = view.id.as_str();
     let step = waiting.step.as_ref().map(|step| step.as_str());
     match waiting.kind {
-        "approval" if route == ApprovalRoute::Agent && !view.agents_may_approve => {
+        QuestionKind::Approval if route == ApprovalRoute::Agent && !view.agents_may_approve => {
             suggest_approval(id, step, ApprovalRoute::CommandLine)
         }
-        "approval" if route == ApprovalRoute::Elicitation && waiting.too_long => Suggestion::advice(format!(
-            "ask a person: {}; `actbook reject` says no",
-            waiting.too_long_text(id)
-        )),
-        "approval" => suggest_approval(id, step, route),
-        "agent" if waiting.options.contains(&"compensated") => {
+        QuestionKind::Approval if route == ApprovalRoute::Elicitation && waiting.too_long => {
+            Suggestion::advice(format!(
+                "ask a person: {}; `actbook reject` says no",
+                waiting.too_long_text(id)
+            ))
+        }
+        QuestionKind::Approval => suggest_approval(id, step, route),
+        QuestionKind::Agent
+            if waiting.options.contains(&AnswerOption::Report(ReportedStatus::Compensated)) =>
+        {
             let step = step.unwrap_or_default();
             let arguments = json!({ "execution_id": id, "step_id": step, "action_taken": "what you did" });
             let first = format!("undo step `{step}` yourself, then");
             Suggestion::tool_call("record_compensation", arguments, "").preceded_by(first)
         }
-        "agent" => suggest_agent_step(view, id, step.unwrap_or_default(), waiting.claim.as_ref()),
-        _ if is_about_unknown_step(view, waiting) => suggest_resolving_unknown(id, step, waiting),
-        _ => suggest_decision(id, step, waiting),
+        QuestionKind::Agent => suggest_agent_step(view, id, step.unwrap_or_default(), waiting.claim.as_ref()),
+        QuestionKind::Decision if is_about_unknown_step(view, waiting) => {
+            suggest_resolving_unknown(id, step, waiting)
+        }
+        QuestionKind::Decision => suggest_decision(id, step, waiting),
     }
 }
 
@@ -149,7 +155,8 @@ fn suggest_agent_step(view: &ExecutionView, id: &str, step: &str, claim: Option<
 
 /// Suggests the first option of a decision, and names the others.
 fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Suggestion {
-    let actions: Vec<String> = waiting.options.iter().map(|option| option.replace('-', "_")).collect();
+    let actions: Vec<String> =
+        waiting.options.iter().map(|option| option.as_str().replace('-', "_")).collect();
     let Some((first, others)) = actions.split_first() else {
         return suggest_control(id, "abandon", step, "");
     };
@@ -163,7 +170,8 @@ fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Sugg
             &format!("with `output`: the fields it asks for {others}"),
         );
     }
-    if let (Some(refused), "retry") = (&waiting.refused_arguments, first.as_str()) {
+    let is_retry = waiting.options.first() == Some(&AnswerOption::Decide(StepAnswer::Retry));
+    if let Some(refused) = waiting.refused_arguments.as_ref().filter(|_| is_retry) {
         return suggest_correction(id, step, refused, &others);
     }
     let suggestion = suggest_control(id, first, step, &others);
@@ -194,9 +202,9 @@ fn is_about_unknown_step(view: &ExecutionView, waiting: &WaitingView) -> bool {
 
 /// Suggests to find out first whether an unknown step took effect, so that agents do not guess.
 fn suggest_resolving_unknown(id: &str, step: Option<&str>, waiting: &WaitingView) -> Suggestion {
-    let answers = ["happened", "did-not-happen"];
+    let answers = [StepAnswer::Happened, StepAnswer::DidNotHappen].map(AnswerOption::Decide);
     let others = waiting.options.iter().filter(|option| !answers.contains(option));
-    let others: Vec<String> = others.map(|option| option.replace('-', "_")).collect();
+    let others: Vec<String> = others.map(|option| option.as_str().replace('-', "_")).collect();
     let first = format!(
         "find out first, by looking, whether step `{}` took effect. If it did:",
         step.unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use actbook::{
     ActionFacts, ActionRecord, Decision, ErrorCategory, ExecutionFilter, ExecutionStatus, Executor, Fault,
-    JournalFilter, NoteSpec, ReportedStatus, StepStatus, TaskSpec, TaskStatus,
+    JournalFilter, NoteSpec, QuestionKind, ReportedStatus, StepStatus, TaskSpec, TaskStatus,
 };
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn reported_agent_step_passes_its_output_on() {
         let mut after = step("after", "t/do");
         after["arguments"] = json!({ "told": "${steps.tells.output.told}" });
         let view = run(&client, "by hand", json!([agent, after])).await;
-        assert_eq!((view.status, view.waiting[0].kind), (ExecutionStatus::Blocked, "agent"));
+        assert_eq!((view.status, view.waiting[0].kind), (ExecutionStatus::Blocked, QuestionKind::Agent));
         let report = |status, output| ActionRecord {
             execution: Some(view.id.to_string()),
             step: Some("tells".into()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actbook::{ExecutionStatus, JournalFilter, StepAnswer, StepStatus};
+use actbook::{ExecutionStatus, JournalFilter, QuestionKind, StepAnswer, StepStatus};
 use futures_util::FutureExt as _;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn approval_by_a_second_client_reaches_the_driver() {
         let mut asks = step("asks", "t/do");
         asks["approval"] = json!("required");
         let view = run(&one, "shared", json!([step("first", "t/do"), asks])).await;
-        assert_eq!((view.status, view.waiting[0].kind), (ExecutionStatus::Blocked, "approval"));
+        assert_eq!((view.status, view.waiting[0].kind), (ExecutionStatus::Blocked, QuestionKind::Approval));
 
         assert_eq!(two.take_up().await.unwrap(), 0, "an execution with a live driver is not taken up");
         let mia = two.acting_as("person:mia");

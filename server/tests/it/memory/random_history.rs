@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use actbook::config::Config;
-use actbook::service::view::WaitingView;
+use actbook::service::view::{AnswerOption, QuestionKind, WaitingView};
 use actbook::service::{ActionFacts, ActionRecord, ReportedStatus};
 use actbook::tools::{Call, CallOutcome, Tools};
-use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -145,16 +145,25 @@ async fn answer_at_random(fixture: &ServiceFixture, rng: &mut SeededRng, id: &st
     let step = waiting_view.step.as_ref().map(ToString::to_string);
     // A random command may not fit the state and be refused; that is ignored here.
     match (waiting_view.kind, step) {
-        ("approval", step) if rng.once_in(4) => {
+        (QuestionKind::Approval, step) if rng.once_in(4) => {
             drop(service.executions().reject(caller, id, step, None).await);
         }
-        ("approval", step) => drop(service.executions().approve(caller, id, step, None).await),
-        ("agent", Some(step)) => report_at_random(fixture, rng, id, step, &waiting_view.options).await,
-        (_, Some(step)) => {
-            let answer: StepAnswer = rng.pick(&waiting_view.options).parse().unwrap();
-            drop(service.executions().decide(caller, id, step, answer, Some("chance".into()), None).await);
+        (QuestionKind::Approval, step) => drop(service.executions().approve(caller, id, step, None).await),
+        (QuestionKind::Agent | QuestionKind::Decision, Some(step)) => {
+            match *rng.pick(&waiting_view.options) {
+                AnswerOption::Report(status) => report_at_random(fixture, rng, id, step, status).await,
+                AnswerOption::Decide(answer) => {
+                    drop(
+                        service
+                            .executions()
+                            .decide(caller, id, step, answer, Some("chance".into()), None)
+                            .await,
+                    );
+                }
+                AnswerOption::Approve | AnswerOption::Reject => panic!("an option of an approval"),
+            }
         }
-        (kind, None) => panic!("a {kind} belongs to a step"),
+        (kind, None) => panic!("a question of kind {kind:?} belongs to a step"),
     }
 }
 
@@ -163,9 +172,8 @@ async fn report_at_random(
     rng: &mut SeededRng,
     id: &str,
     step: String,
-    options: &[&'static str],
+    status: ReportedStatus,
 ) {
-    let status: ReportedStatus = rng.pick(options).parse().unwrap();
     let confidence = (!rng.once_in(4)).then(|| rng.below(101) as f64 / 100.0);
     let facts = ActionFacts { description: Some("seen".into()), confidence, ..ActionFacts::default() };
     let remark = rng.once_in(3).then(|| ActionFacts { confidence: Some(0.5), ..facts.clone() });

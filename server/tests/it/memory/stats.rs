@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use actbook::service::view::QuestionKind;
 use actbook::service::{DurationPercentiles, Stats, StatsFilter};
 use actbook::store::Db;
 use serde_json::Value;
@@ -153,8 +154,9 @@ async fn assert_open_waits(stats: &Stats, fixture: &ServiceFixture) {
     let mut open: BTreeMap<String, u64> = BTreeMap::new();
     for row in fixture.service.executions().list(&Default::default(), 1_000).await.unwrap() {
         let waiting = fixture.service.executions().view(&row.id).await.unwrap().waiting;
-        for wait in waiting.iter().filter(|wait| wait.kind != "agent") {
-            *open.entry(wait.kind.to_owned()).or_default() += 1;
+        for wait in waiting.iter().filter(|wait| wait.kind != QuestionKind::Agent) {
+            let kind = serde_json::to_value(wait.kind).unwrap();
+            *open.entry(kind.as_str().unwrap().to_owned()).or_default() += 1;
         }
     }
     let counted = stats.waiting.iter().filter(|wait| wait.open > 0);
