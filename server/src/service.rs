@@ -1,6 +1,9 @@
 //! The application layer under the CLI, MCP, HTTP and library interfaces: one function per intent of a
 //! caller, and the views that are shown to callers. Checks what the caller may do. Names no SQL, HTTP, MCP or
 //! HTML.
+//!
+//! `Service` holds the parts that all intents share; the functions stand on one struct per noun, which
+//! borrows it: `service.plans().save(…)`, `service.executions().start(…)`.
 
 mod agenda;
 mod background;
@@ -109,7 +112,7 @@ pub struct Service {
     ledger: Ledger,
     notifier: Notifier,
     tools: Arc<Tools>,
-    plans: PlanCache,
+    plan_cache: PlanCache,
     /// The directory that holds the lock file of each node.
     nodes_dir: PathBuf,
     /// The config's rules that create a plan for each matching new task.
@@ -167,7 +170,7 @@ impl Service {
         let notifier = Notifier::new(db.clone(), tenant);
         let ledger = Ledger::open(db.clone(), tenant, notifier.clone())?;
         let nodes_dir = crate::folders::data_folder().join("seats");
-        let (tools, plans, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
+        let (tools, plan_cache, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
         let task_plans = Arc::default();
         let project = Config::default().project_name().into();
         Ok(Self {
@@ -176,7 +179,7 @@ impl Service {
             ledger,
             notifier,
             tools,
-            plans,
+            plan_cache,
             nodes_dir,
             task_plans,
             runner,
@@ -195,10 +198,6 @@ impl Service {
             Runner::open(db, self.tenant, ledger, notifier, self.tools.clone(), &self.nodes_dir).await
         };
         Ok(self.runner.get_or_try_init(open).await?)
-    }
-
-    pub fn tools(&self) -> &Arc<Tools> {
-        &self.tools
     }
 
     pub fn plans(&self) -> Plans<'_> {

@@ -83,7 +83,7 @@ impl Executions<'_> {
         let Command::RecordReport { step, report, facts, by: Some(mut by) } = command else {
             return Err(refusal);
         };
-        let execution = self.fold(self.find(id).await?.stream)?;
+        let execution = self.load(id).await?;
         let claim = execution.plan.find_step(&step).and_then(|no| execution.step(no).claim.clone());
         by.departed_holder = match claim {
             Some(claim) if self.has_departed(&claim).await? => Some(claim.holder),
@@ -98,7 +98,7 @@ impl Executions<'_> {
         if view.waiting.iter().all(|waiting| waiting.claim.is_none()) {
             return Ok(());
         }
-        let execution = self.fold(self.find(view.id.as_str()).await?.stream)?;
+        let execution = self.load(view.id.as_str()).await?;
         for waiting in &mut view.waiting {
             let no = waiting.step.as_ref().and_then(|step| execution.plan.find_step(step.as_str()));
             let Some(claim) = no.and_then(|no| execution.step(no).claim.as_ref()) else { continue };

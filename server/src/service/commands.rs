@@ -135,7 +135,7 @@ impl Executions<'_> {
         answer: StepAnswer,
         arguments: &Value,
     ) -> Result<(), Error> {
-        let execution = self.fold(self.find(id).await?.stream)?;
+        let execution = self.load(id).await?;
         let arguments = check_corrected_answer(&execution, step, answer, arguments)?;
         let plan = &execution.plan;
         let tool = plan.find_step(step).and_then(|no| plan.step(no).tool().map(str::to_owned));

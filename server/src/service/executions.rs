@@ -152,7 +152,7 @@ impl Executions<'_> {
     ) -> Result<Vec<ExecutionSummary>, Error> {
         check_filter_terms(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
         if filter.actor.is_some() || filter.category.is_some() {
-            ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plans).await?;
+            ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
         }
         let actor = filter.actor.as_deref().map(qualify_actor);
         let filter = executions::ExecutionFilter { actor, ..filter.clone() };
@@ -257,11 +257,16 @@ impl Executions<'_> {
         self.render_live(stream, &execution).await
     }
 
+    /// The state of an execution, by id or a unique prefix of it.
+    pub(super) async fn load(self, id: &str) -> Result<Execution, Error> {
+        self.fold(self.find(id).await?.stream)
+    }
+
     /// The state of an execution, folded from the journal up to now. Blocks for the read of its newest entries.
     pub(super) fn fold(self, stream: StreamId) -> Result<Execution, Error> {
         let folded = match self.0.ledger.cached_execution(stream) {
             Some(execution) => Some(ledger::catch_up(&self.0.db, self.0.tenant, stream, execution)?),
-            None => ledger::fold_execution(&self.0.db, self.0.tenant, stream, &self.0.plans)?,
+            None => ledger::fold_execution(&self.0.db, self.0.tenant, stream, &self.0.plan_cache)?,
         };
         folded.ok_or_else(|| {
             Error::new("no_such_execution", "there is no such execution", "`actbook list` shows them")

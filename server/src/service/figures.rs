@@ -178,7 +178,7 @@ pub struct CalibrationBucket {
 impl Journal<'_> {
     /// All statistics of what a filter selects, within the boundary.
     pub async fn stats(self, filter: &StatsFilter) -> Result<Stats, Error> {
-        ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plans).await?;
+        ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
         let within = self.0.owned_boundary().or_else(|| filter.within.clone());
         let filter = &StatsFilter { within, ..filter.clone() };
         let (db, tenant) = (&self.0.db, self.0.tenant);

@@ -111,8 +111,7 @@ impl Executions<'_> {
     /// Whether agents may approve this execution: the config here must allow it, and so must the config that
     /// it was started under.
     pub async fn agents_may_approve(self, id: &str) -> Result<bool, Error> {
-        let found = self.find(id).await?;
-        Ok(self.0.agents_may_approve && self.fold(found.stream)?.agents_may_approve)
+        Ok(self.0.agents_may_approve && self.load(id).await?.agents_may_approve)
     }
 
     /// Whether the caller may give the approvals of this execution.

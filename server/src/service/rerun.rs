@@ -29,7 +29,7 @@ impl Executions<'_> {
     /// The plan version and the inputs of an execution. Refused if its inputs were erased; and, unless `here`,
     /// if it was started in another project with other definitions of its servers than this process's.
     pub async fn executed_plan(self, id: &str, here: bool) -> Result<ExecutedPlan, Error> {
-        let execution = self.fold(self.find(id).await?.stream)?;
+        let execution = self.load(id).await?;
         // In the same project other definitions are an edit of its config, and a rerun is a new execution.
         let is_own = execution.project.as_deref() == Some(self.0.project());
         if !here && !is_own && self.toolset_digest(&execution.plan) != execution.toolset {

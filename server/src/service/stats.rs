@@ -58,7 +58,7 @@ impl Journal<'_> {
     /// Statistics of this project's calls since a time, in milliseconds since 1970, up to the journal's head:
     /// another project's server of the same name is another server.
     pub async fn tool_call_stats(self, since_ms: Option<i64>) -> Result<ToolCallStatsByName, Error> {
-        ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plans).await?;
+        ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
         let within = Some(self.0.project().to_owned());
         self.read_tool_call_stats(&StatsFilter { since: since_ms, within, ..StatsFilter::default() }).await
     }

@@ -193,7 +193,7 @@ impl Templates<'_> {
         name: &str,
         everywhere: bool,
     ) -> Result<SavedPlan, Error> {
-        let execution = self.0.executions().fold(self.0.executions().find(id).await?.stream)?;
+        let execution = self.0.executions().load(id).await?;
         let inputs = match execution.inputs {
             Some(kept) => Some(self.template_value(kept).await?),
             None => None,

@@ -107,7 +107,7 @@ impl Tasks<'_> {
         if result.parse::<u64>().is_ok() {
             return Ok(RuleEffects::default());
         }
-        let execution = self.0.executions().fold(self.0.executions().find(&result).await?.stream)?;
+        let execution = self.0.executions().load(&result).await?;
         let plan = Some(execution.plan_ref.id.to_string());
         Ok(RuleEffects { plan, started: Some(result), drive: None })
     }
