@@ -36,8 +36,8 @@ pub use evolve::{CorruptJournal, Execution, RecordedEvent, evolve, initial_state
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};
 pub use state::{
-    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalAnswer, ApprovalGate, ExecutionState, PayloadRef,
-    Phase, RetryState, StepApproval, StepFailure, StepState, UndoApproval, UndoProgress, UnwindProposal,
+    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalAnswer, ApprovalGate, ApprovalState, ExecutionState,
+    PayloadRef, Phase, RetryState, StepFailure, StepState, UndoApproval, UndoProgress, UnwindProposal,
 };
 
 use crate::event::Event;

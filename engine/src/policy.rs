@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 /// Declares an enum whose variants each have one text, the same in plans, in the journal and in every view.
 macro_rules! string_enum {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$mark:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $name { $(#[serde(rename = $text)] $variant),+ }
+        pub enum $name { $($(#[$mark])* #[serde(rename = $text)] $variant),+ }
 
         impl $name {
             /// All variants, in the order of declaration.
@@ -86,7 +86,9 @@ string_enum!(
 );
 string_enum!(
     /// The status of a step within an execution.
+    #[derive(Default)]
     StepStatus {
+        #[default]
         Pending = "pending",
         Running = "running",
         AwaitingApproval = "awaiting_approval",
@@ -139,12 +141,6 @@ string_enum!(
         Cancelled = "cancelled",
     }
 );
-
-impl Default for StepStatus {
-    fn default() -> Self {
-        Self::Pending
-    }
-}
 
 impl From<EndStatus> for ExecutionStatus {
     fn from(end: EndStatus) -> Self {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::claim::Claim;
 use super::state::{
-    ApprovalAnswer, ApprovalGate, ExecutionState, PayloadRef, Phase, StepApproval, StepFailure, StepState,
+    ApprovalAnswer, ApprovalGate, ApprovalState, ExecutionState, PayloadRef, Phase, StepFailure, StepState,
     UnwindProposal,
 };
 use crate::event::{self, Event, ExecutionStarted, PayloadDigest};
@@ -229,7 +229,7 @@ impl ExecutionState {
         let no = self.find_step(&event.step)?;
         let arguments = self.own_payload(event.arguments);
         self.steps[no.index()].approval =
-            StepApproval { arguments, pin: event.pin, answer: ApprovalAnswer::None };
+            ApprovalState { arguments, pin: event.pin, answer: ApprovalAnswer::None };
         self.set_status(no, StepStatus::AwaitingApproval, None);
         Ok(())
     }

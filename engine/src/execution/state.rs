@@ -143,7 +143,7 @@ pub struct StepState {
     pub cause: Option<StepNo>,
     /// An answer demands another attempt, in spite of other failures and of limits.
     pub forced: bool,
-    pub approval: StepApproval,
+    pub approval: ApprovalState,
     pub retry: RetryState,
     /// The failure policy has been applied to this failure.
     pub failure_handled: bool,
@@ -169,7 +169,7 @@ pub struct StepState {
 
 /// The approval of a step's call.
 #[derive(Clone, Debug, Default)]
-pub struct StepApproval {
+pub struct ApprovalState {
     /// The arguments for which an approval was last asked.
     pub arguments: Option<PayloadRef>,
     /// The tool definition for which an approval was last asked.

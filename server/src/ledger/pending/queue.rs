@@ -57,7 +57,9 @@ impl<R: LedgerRequest> PendingRequest for TypedRequest<R> {
 
     fn reply(mut self: Box<Self>) {
         // The receiver is gone if the calling task was dropped; the request is durable all the same.
-        self.reply_to.take().map(|reply_to| drop(reply_to.send(self)));
+        if let Some(reply_to) = self.reply_to.take() {
+            drop(reply_to.send(self));
+        }
     }
 
     fn command(&self) -> Option<&CommandRequest> {
