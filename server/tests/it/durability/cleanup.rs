@@ -62,11 +62,9 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
         assert!(after.payloads < before.payloads);
         assert_payloads_and_salt_erased(&scratch, &id).await;
         assert!(
-            !serde_json::to_string(&fixture.service.executions().view(&id).await.unwrap())
-                .unwrap()
-                .contains(CANARY)
+            !serde_json::to_string(&fixture.executions().view(&id).await.unwrap()).unwrap().contains(CANARY)
         );
-        let refused = fixture.service.executions().undo(&fixture.caller, &id, None).await.unwrap_err();
+        let refused = fixture.executions().undo(&fixture.caller, &id, None).await.unwrap_err();
         assert!(refused.message.contains("erased"), "{refused:?}");
         assert_eq!(
             fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions,

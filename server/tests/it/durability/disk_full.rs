@@ -49,12 +49,7 @@ async fn fill_disk(fixture: &ServiceFixture) -> (u64, actbook::error::Error) {
             Err(error) => return (acknowledged, error),
         };
         let inputs = Some(json!({ "text": "x".repeat(20_000) }));
-        match fixture
-            .service
-            .executions()
-            .start(&fixture.caller, saved.reference, saved.plan, inputs, false)
-            .await
-        {
+        match fixture.executions().start(&fixture.caller, saved.reference, saved.plan, inputs, false).await {
             Ok(started) => acknowledged = started.progress.position.0,
             Err(error) => return (acknowledged, error),
         }

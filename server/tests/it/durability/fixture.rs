@@ -2,7 +2,9 @@
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::{self, ActionFacts, ActionRecord, ReportedStatus, Service, StartedExecution};
+use actbook::service::{
+    self, ActionFacts, ActionRecord, Executions, ReportedStatus, Service, StartedExecution,
+};
 use actbook::store::DatabaseOptions;
 use actbook::tools::{Call, CallOutcome, Tools};
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
@@ -19,6 +21,10 @@ pub struct ServiceFixture {
 }
 
 impl ServiceFixture {
+    pub fn executions(&self) -> Executions<'_> {
+        self.service.executions()
+    }
+
     pub async fn open(url: &str) -> Self {
         Self::open_observed(url, |_| {}).await
     }
@@ -46,8 +52,7 @@ impl ServiceFixture {
             .save(&self.caller, &plan.to_string(), true)
             .await
             .expect("the plan is valid");
-        let started =
-            self.service.executions().start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
+        let started = self.executions().start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
         started.expect("the execution starts")
     }
 
@@ -67,9 +72,9 @@ impl ServiceFixture {
 
     pub async fn claim_and_drive(&self, id: &str) -> ExecutionStatus {
         let claimed =
-            self.service.executions().claim(&self.caller, id, false).await.expect("the execution is claimed");
+            self.executions().claim(&self.caller, id, false).await.expect("the execution is claimed");
         let progress = claimed.expect("nobody else drives it");
-        self.service.executions().drive(progress, self.shutdown.subscribe()).await.expect("it is driven")
+        self.executions().drive(progress, self.shutdown.subscribe()).await.expect("it is driven")
     }
 
     pub async fn decide(
@@ -142,12 +147,7 @@ pub async fn write_mixed_history(fixture: &ServiceFixture, word: &str) -> Vec<St
         ..ActionFacts::default()
     };
     let act = ActionRecord { facts, ..ActionRecord::default() };
-    fixture
-        .service
-        .executions()
-        .record_action(&fixture.caller, act)
-        .await
-        .expect("a standalone action is recorded");
+    fixture.executions().record_action(&fixture.caller, act).await.expect("a standalone action is recorded");
     // Left open, without a driver.
     fixture.start(&plan_with_inputs(word), Some(json!({ "word": word })), false).await;
     ids
@@ -237,9 +237,9 @@ async fn run_cancelled(fixture: &ServiceFixture, word: &str) -> String {
     asks["approval"] = json!("required");
     let (id, status) = fixture.run(&plan("cancelled", &[step("does", "t/ok", word), asks]), None).await;
     assert_eq!(status, ExecutionStatus::Blocked);
-    fixture.service.executions().pause(&fixture.caller, &id, Some("not now".into())).await.unwrap();
-    fixture.service.executions().resume(&fixture.caller, &id).await.unwrap();
-    fixture.service.executions().cancel(&fixture.caller, &id, None).await.unwrap();
+    fixture.executions().pause(&fixture.caller, &id, Some("not now".into())).await.unwrap();
+    fixture.executions().resume(&fixture.caller, &id).await.unwrap();
+    fixture.executions().cancel(&fixture.caller, &id, None).await.unwrap();
     assert_eq!(fixture.claim_and_drive(&id).await, ExecutionStatus::Cancelled);
     id
 }

@@ -55,7 +55,7 @@ fn head_mismatch_with_the_last_entry_stops_every_append() {
             // One process that cached the head before, and one that reads it for the first time.
             for fixture in [&earlier, &call_counting_fixture(&scratch.url, &sent).await] {
                 let saved = fixture.service.plans().save(&fixture.caller, &plan.to_string(), true).await;
-                let claimed = fixture.service.executions().claim(&fixture.caller, &open, false).await;
+                let claimed = fixture.executions().claim(&fixture.caller, &open, false).await;
                 for code in [saved.err().map(|error| error.code), claimed.err().map(|error| error.code)] {
                     assert_eq!(code, Some("corrupt"), "{name}");
                 }

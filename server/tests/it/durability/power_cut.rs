@@ -43,7 +43,7 @@ pub async fn run_in_helper(url: &str) {
             fixture.drive(started).await;
             helper_process::emit(&format!(
                 "acknowledged {}",
-                fixture.service.executions().view(&id).await.unwrap().position
+                fixture.executions().view(&id).await.unwrap().position
             ));
         }
     };
@@ -59,7 +59,7 @@ pub async fn run_with_failing_disk(url: &str) {
     let saved = fixture.service.plans().save(&fixture.caller, &plan, true).await.unwrap();
     for _ in 0..200 {
         let (reference, plan) = (saved.reference.clone(), saved.plan.clone());
-        match fixture.service.executions().start(&fixture.caller, reference, plan, None, false).await {
+        match fixture.executions().start(&fixture.caller, reference, plan, None, false).await {
             Ok(started) => helper_process::emit(&format!("acknowledged {}", started.progress.position.0)),
             Err(error) => helper_process::emit(&format!("failed {}", error.message)),
         }

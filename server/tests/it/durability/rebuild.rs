@@ -131,7 +131,7 @@ fn missing_index_pages_are_reported_and_rebuilt() {
         assert!(bad.why.contains("actbook rebuild"), "{}", bad.why);
         fixture.service.journal().rebuild().await.unwrap();
         fixture.assert_verifies().await;
-        assert_eq!(fixture.service.executions().view(&id).await.unwrap().status, ExecutionStatus::Succeeded);
+        assert_eq!(fixture.executions().view(&id).await.unwrap().status, ExecutionStatus::Succeeded);
     });
 }
 

@@ -28,7 +28,7 @@ pub async fn run_in_helper(url: &str) {
             let steps: Vec<_> =
                 (0..STEPS).map(|no| fixture::step(&format!("s{no}"), "t/ok", &word)).collect();
             let (id, status) = fixture.run(&fixture::plan(&format!("p{number}"), &steps), None).await;
-            let position = fixture.service.executions().view(&id).await.unwrap().position;
+            let position = fixture.executions().view(&id).await.unwrap().position;
             helper_process::emit(&format!("ended {id} {position} {status}"));
         }
     };

@@ -23,7 +23,7 @@ async fn write_long_journal(fixture: &ServiceFixture, rng: &mut SeededRng) {
         let facts = ActionFacts { entity: Some("the lamp".into()), ..ActionFacts::default() };
         async move {
             let act = ActionRecord { facts, ..ActionRecord::default() };
-            fixture.service.executions().record_action(&caller, act).await.unwrap();
+            fixture.executions().record_action(&caller, act).await.unwrap();
         }
     };
     let chunk = ENTRIES / 12;
@@ -202,13 +202,8 @@ fn recorded_action_is_searchable_until_erased() {
         let (execution, step) = (Some(id.clone()), Some("edit".to_owned()));
         let status = Some(ReportedStatus::Succeeded);
         let action = ActionRecord { execution, step, status, output: None, facts, take_over: false };
-        fixture.service.executions().record_action(&fixture.caller, action).await.unwrap();
-        fixture
-            .service
-            .executions()
-            .record_decision(&fixture.caller, &id, decision("ship it"))
-            .await
-            .unwrap();
+        fixture.executions().record_action(&fixture.caller, action).await.unwrap();
+        fixture.executions().record_decision(&fixture.caller, &id, decision("ship it")).await.unwrap();
         let found = async |words: &[&str]| -> Vec<EntryView> {
             let words = words.iter().map(|&word| word.to_owned()).collect();
             fixture

@@ -185,18 +185,18 @@ async fn report_at_random(
         facts,
         take_over: false,
     };
-    drop(fixture.service.executions().record_action(&fixture.caller, action).await);
+    drop(fixture.executions().record_action(&fixture.caller, action).await);
     if let Some(facts) = remark {
         let execution = Some(id.to_owned());
         let remark = ActionRecord { execution, step: Some(step), facts, ..ActionRecord::default() };
-        drop(fixture.service.executions().record_action(&fixture.caller, remark).await);
+        drop(fixture.executions().record_action(&fixture.caller, remark).await);
     }
 }
 
 async fn claim_and_drive(fixture: &ServiceFixture, id: &str) -> ExecutionStatus {
-    if let Some(progress) = fixture.service.executions().claim(&fixture.caller, id, false).await.unwrap() {
+    if let Some(progress) = fixture.executions().claim(&fixture.caller, id, false).await.unwrap() {
         let (_keep, halt) = watch::channel(false);
-        return fixture.service.executions().drive(progress, halt).await.unwrap();
+        return fixture.executions().drive(progress, halt).await.unwrap();
     }
-    fixture.service.executions().find(id).await.unwrap().status
+    fixture.executions().find(id).await.unwrap().status
 }

@@ -152,8 +152,8 @@ fn assert_waits(stats: &Stats, raw: &RawJournal) {
 /// The open waits in the statistics equal those of all execution views.
 async fn assert_open_waits(stats: &Stats, fixture: &ServiceFixture) {
     let mut open: BTreeMap<String, u64> = BTreeMap::new();
-    for row in fixture.service.executions().list(&Default::default(), 1_000).await.unwrap() {
-        let waiting = fixture.service.executions().view(&row.id).await.unwrap().waiting;
+    for row in fixture.executions().list(&Default::default(), 1_000).await.unwrap() {
+        let waiting = fixture.executions().view(&row.id).await.unwrap().waiting;
         for wait in waiting.iter().filter(|wait| wait.kind != QuestionKind::Agent) {
             let kind = serde_json::to_value(wait.kind).unwrap();
             *open.entry(kind.as_str().unwrap().to_owned()).or_default() += 1;

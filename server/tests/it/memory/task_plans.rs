@@ -51,7 +51,7 @@ fn task_with_its_plan_and_start_is_atomic() {
         let added = fixture.service.tasks().add(&fixture.caller, task("B-1"), false).await.unwrap();
         let (plan, started) = (added.plan.unwrap(), added.started.unwrap());
         assert_eq!(fixture.service.plans().get("fix for B-1").await.unwrap().0.id, plan);
-        assert_eq!(fixture.service.executions().view(&started).await.unwrap().task.as_deref(), Some("B-1"));
+        assert_eq!(fixture.executions().view(&started).await.unwrap().task.as_deref(), Some("B-1"));
         fixture.assert_verifies().await;
     });
 }

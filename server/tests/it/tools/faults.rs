@@ -123,7 +123,7 @@ async fn run_to_end(fixture: &ServiceFixture, faults_fixture: &FaultFixture, num
         if status != ExecutionStatus::Blocked {
             break;
         }
-        let view = fixture.service.executions().view(&id).await.unwrap();
+        let view = fixture.executions().view(&id).await.unwrap();
         for waiting in &view.waiting {
             let step = waiting.step.clone().unwrap();
             let shown = view.steps.iter().find(|shown| shown.id == step).unwrap();
@@ -136,7 +136,6 @@ async fn run_to_end(fixture: &ServiceFixture, faults_fixture: &FaultFixture, num
             };
             let (reason, output) = (Some("went and looked".to_owned()), None);
             let decided = fixture
-                .service
                 .executions()
                 .decide(&fixture.caller, &id, step.to_string(), answer, reason, output)
                 .await;
@@ -146,7 +145,7 @@ async fn run_to_end(fixture: &ServiceFixture, faults_fixture: &FaultFixture, num
         status = fixture.claim_and_drive(&id).await;
     }
     assert_eq!(status, ExecutionStatus::Succeeded, "execution {number} came to an end");
-    let view = fixture.service.executions().view(&id).await.unwrap();
+    let view = fixture.executions().view(&id).await.unwrap();
     for step in view.steps.iter().filter(|step| !step.id.as_str().starts_with("reads")) {
         let effects = faults_fixture.effect_count(&format!("e{number}-{}", step.id));
         match (step.status, step.id.as_str().starts_with("idempotent")) {

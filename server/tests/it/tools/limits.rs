@@ -228,17 +228,17 @@ async fn view_of_a_running_step_shows_its_progress() {
     let started = fixture.start(&json!({ "name": "slow", "steps": [sleeps] }), None, true).await;
     let id = started.id.to_string();
     let watch_and_cancel = async {
-        let watching = fixture.service.executions().watch(&id).await.unwrap();
+        let watching = fixture.executions().watch(&id).await.unwrap();
         wait_until("progress", || watching.step_snapshots().any(|step| step.progress.is_some())).await;
         let view = watching.view().await.unwrap();
         assert_eq!(view.steps[0].progress.as_ref().unwrap().total, Some(60_000.0));
-        let shown = serde_json::to_value(fixture.service.executions().view(&id).await.unwrap()).unwrap();
+        let shown = serde_json::to_value(fixture.executions().view(&id).await.unwrap()).unwrap();
         assert!(shown["steps"][0]["progress"]["done"].as_f64() > Some(0.0), "{shown}");
-        fixture.service.executions().cancel(&fixture.caller, &id, None).await.unwrap();
+        fixture.executions().cancel(&fixture.caller, &id, None).await.unwrap();
     };
     let (status, ()) = tokio::join!(fixture.drive(started), watch_and_cancel);
     assert_eq!(status, actbook_engine::policy::ExecutionStatus::Cancelled);
-    let view = fixture.service.executions().view(&id).await.unwrap();
+    let view = fixture.executions().view(&id).await.unwrap();
     assert_eq!(view.steps[0].progress, None, "progress is shown only while the call runs");
     fixture.service.close().await;
 }
