@@ -35,7 +35,7 @@ struct PromptEntry {
     write: for<'a> fn(PromptCall<'a>) -> PromptFuture<'a>,
 }
 
-type PromptFuture<'a> = Pin<Box<dyn Future<Output = Result<String, ErrorData>> + Send + 'a>>;
+type PromptFuture<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
 
 /// An argument that a prompt takes.
 struct PromptParameter {
@@ -54,12 +54,7 @@ const PROMPTS: [PromptEntry; 4] = [
             PromptParameter { name: "complexity", about: "simple, moderate or complex", is_required: false },
             PromptParameter { name: "domain", about: "Such as deployment, data, travel", is_required: false },
         ],
-        write: |call| {
-            Box::pin(async move {
-                let (complexity, domain) = (call.argument("complexity"), call.argument("domain"));
-                Ok(plan_work(call.endpoint, call.required("goal")?, complexity, domain).await)
-            })
-        },
+        write: |call| Box::pin(plan_work(call)),
     },
     PromptEntry {
         name: "review_plan",
@@ -69,31 +64,19 @@ const PROMPTS: [PromptEntry; 4] = [
             about: "A saved plan's id or name",
             is_required: true,
         }],
-        write: |call| {
-            Box::pin(async move {
-                let plan = call.required("plan_id")?;
-                review_plan(call.endpoint.service(), plan).await.map_err(to_error_data)
-            })
-        },
+        write: |call| Box::pin(review_plan(call)),
     },
     PromptEntry {
         name: "recover_execution",
         about: "Get an execution out of a failure or an unknown outcome",
         parameters: &[PromptParameter { name: "execution_id", about: "The execution", is_required: true }],
-        write: |call| {
-            Box::pin(async move {
-                let id = call.required("execution_id")?;
-                recover_execution(call.endpoint, call.request, id).await.map_err(to_error_data)
-            })
-        },
+        write: |call| Box::pin(recover_execution(call)),
     },
     PromptEntry {
         name: "resume_work",
         about: "Carry on with what is under way, with nothing in memory",
         parameters: &[],
-        write: |call| {
-            Box::pin(async move { resume_work(call.endpoint, call.request).await.map_err(to_error_data) })
-        },
+        write: |call| Box::pin(resume_work(call)),
     },
 ];
 
@@ -111,21 +94,26 @@ impl<'a> PromptCall<'a> {
         self.arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
-    /// The text of an argument. Err: it is missing or empty.
-    fn required(&self, name: &str) -> Result<&'a str, ErrorData> {
-        let missing = || format!("the prompt `{}` needs `{name}`", self.prompt.name);
-        self.argument(name).ok_or_else(|| ErrorData::invalid_params(missing(), None))
+    /// The text of an argument that the prompt requires, so that `check` has found it.
+    fn required(&self, name: &str) -> &'a str {
+        self.argument(name).unwrap_or_default()
     }
 
-    /// Refuses an argument that the prompt does not take, and names those that it takes.
-    fn check_names(&self) -> Result<(), ErrorData> {
-        let known: Vec<&str> = self.prompt.parameters.iter().map(|parameter| parameter.name).collect();
-        let Some(unknown) = self.arguments.keys().find(|name| !known.contains(&name.as_str())) else {
-            return Ok(());
+    /// Refuses an argument that the prompt does not take, and a call without one that it requires.
+    fn check(&self) -> Result<(), ErrorData> {
+        let PromptEntry { name, parameters, .. } = self.prompt;
+        let known: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
+        let unknown = self.arguments.keys().find(|argument| !known.contains(&argument.as_str()));
+        let is_missing =
+            |parameter: &&PromptParameter| parameter.is_required && self.argument(parameter.name).is_none();
+        let message = match (unknown, parameters.iter().find(is_missing)) {
+            (Some(unknown), _) => {
+                let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                format!("`{unknown}` is no argument of the prompt `{name}`; it takes: {takes}")
+            }
+            (None, Some(missing)) => format!("the prompt `{name}` needs `{}`", missing.name),
+            (None, None) => return Ok(()),
         };
-        let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let name = self.prompt.name;
-        let message = format!("`{unknown}` is no argument of the prompt `{name}`; it takes: {takes}");
         Err(ErrorData::invalid_params(message, None))
     }
 }
@@ -156,8 +144,8 @@ pub async fn get(
         return Err(ErrorData::invalid_params(message, None));
     };
     let call = PromptCall { endpoint, request, prompt, arguments };
-    call.check_names()?;
-    let text = (prompt.write)(call).await?;
+    call.check()?;
+    let text = (prompt.write)(call).await.map_err(to_error_data)?;
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 
@@ -170,12 +158,10 @@ fn to_error_data(error: Error) -> ErrorData {
 }
 
 /// The text of the prompt `plan_work`.
-async fn plan_work(
-    endpoint: &McpEndpoint,
-    goal: &str,
-    complexity: Option<&str>,
-    domain: Option<&str>,
-) -> String {
+async fn plan_work(call: PromptCall<'_>) -> Result<String, Error> {
+    let endpoint = call.endpoint;
+    let (goal, complexity, domain) =
+        (call.required("goal"), call.argument("complexity"), call.argument("domain"));
     let calls = endpoint.profile().planning_calls();
     let tools =
         matching_tools_text(endpoint.service(), &format!("{goal} {}", domain.unwrap_or_default())).await;
@@ -189,14 +175,14 @@ async fn plan_work(
         }
     };
     let goal = quote::block(goal, GOAL_CHARS_MAX);
-    format!(
+    Ok(format!(
         "Make an Actbook plan for this goal{about}:{goal}\n\n\
          1. Choose the calls from the tools below; what no tool can do becomes a step with an `action` that you do yourself.\n\
          2. Give every step that changes something a `compensation`, and put what cannot be taken back last.\n\
          3. Pass values with ${{steps.ID.output.FIELD}} and ${{inputs.NAME}} instead of writing them twice.\n\
          4. {calls}\n\n\
          Tools:\n{tools}\n\nAll fields of a plan: resource actbook://plan-format. Plans that run: actbook://examples/travel-booking."
-    )
+    ))
 }
 
 /// The live catalog as lines, the tools that match the goal best first.
@@ -237,7 +223,8 @@ fn count_matching_words(tool: &ToolInfo, words: &[String]) -> usize {
 }
 
 /// The text of the prompt `review_plan`.
-async fn review_plan(service: &Service, id: &str) -> Result<String, Error> {
+async fn review_plan(call: PromptCall<'_>) -> Result<String, Error> {
+    let (service, id) = (call.endpoint.service(), call.required("plan_id"));
     let (view, plan) = service.plans().get(id).await?;
     let check = service.plans().check(&plan.document, false).await.check;
     let check = serde_json::to_string(&check).unwrap_or_default();
@@ -254,11 +241,8 @@ async fn review_plan(service: &Service, id: &str) -> Result<String, Error> {
 }
 
 /// The text of the prompt `recover_execution`.
-async fn recover_execution(
-    endpoint: &McpEndpoint,
-    request: &AgentRequest,
-    id: &str,
-) -> Result<String, Error> {
+async fn recover_execution(call: PromptCall<'_>) -> Result<String, Error> {
+    let (endpoint, request, id) = (call.endpoint, call.request, call.required("execution_id"));
     let answer = endpoint.execution_answer(request, endpoint.service().executions().view(id).await?).await?;
     Ok(format!(
         "An execution needs you. Read what happened, find out with read-only means what is so in the world (an `unknown` \
@@ -269,7 +253,8 @@ async fn recover_execution(
 }
 
 /// The text of the prompt `resume_work`.
-async fn resume_work(endpoint: &McpEndpoint, request: &AgentRequest) -> Result<String, Error> {
+async fn resume_work(call: PromptCall<'_>) -> Result<String, Error> {
+    let (endpoint, request) = (call.endpoint, call.request);
     let mut agenda = endpoint.service().executions().agenda().await?;
     endpoint.address_agenda(request, &mut agenda).await?;
     let mut text =
