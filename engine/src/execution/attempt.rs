@@ -34,7 +34,7 @@ pub struct Attempt {
     pub result: Option<PayloadRef>,
     /// The call was certainly not sent.
     pub unsent: bool,
-    /// The process that took over concluded the outcome; nobody observed it.
+    /// The process that took over concluded the outcome without having observed it.
     pub takeover: bool,
     /// Its process died and sending twice does no harm: the attempt is repeated without asking.
     pub repeat_after_takeover: bool,

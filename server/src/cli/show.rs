@@ -131,7 +131,7 @@ fn print_head(output: &Output, view: &ExecutionView, driving: &DriverState) {
     output.line("");
 }
 
-/// The line `stopped: nobody drives it; actbook resume 7k2m` of an execution without a driver.
+/// The line that says that no process drives the execution, with the command that resumes it.
 fn stopped_line(view: &ExecutionView) -> String {
     let (done, total) = (view.progress.done, view.progress.total);
     let resume = format!("actbook resume {}", short_id(view.id.as_str()));

@@ -53,19 +53,19 @@ pub struct StdioServerTransport<R, W> {
 #[derive(Debug, Default)]
 struct UnreadAnswers {
     bytes: AtomicUsize,
-    /// Told of each answer that is no longer unread.
-    gone: Notify,
+    /// Notified when an answer has been written or given up.
+    released: Notify,
 }
 
 impl UnreadAnswers {
-    /// Waits until the client has left no more unread than it may.
+    /// Waits until at most `UNREAD_ANSWERS_BYTES_MAX` bytes of answers are unread.
     async fn wait_for_room(&self) {
         loop {
-            let gone = self.gone.notified();
+            let released = self.released.notified();
             if self.bytes.load(Ordering::SeqCst) <= UNREAD_ANSWERS_BYTES_MAX {
                 return;
             }
-            gone.await;
+            released.await;
         }
     }
 }
@@ -86,7 +86,7 @@ impl UnreadAnswer {
 impl Drop for UnreadAnswer {
     fn drop(&mut self) {
         self.all.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-        self.all.gone.notify_one();
+        self.all.released.notify_one();
     }
 }
 

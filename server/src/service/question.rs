@@ -90,7 +90,7 @@ impl Executions<'_> {
         Ok((view, all))
     }
 
-    /// Who asked for the undo that waits for an approval, and why. `None`: nobody, the plan proposes it.
+    /// Who asked for the undo that waits for an approval, and why. `None`: the plan proposes it.
     async fn undo_request(
         self,
         stream: StreamId,

@@ -46,12 +46,7 @@ fn recorded_details_of_a_step_are_stored_and_shown() {
 fn ended_execution_accepts_recorded_compensations_in_order() {
     let sandbox = Sandbox::new();
     sandbox.write("p.yaml", PLAN);
-    sandbox.expect(3, &["run", "p.yaml"]);
-    let id = sandbox.newest();
-    sandbox.expect(0, &["record", &id, "draft", "succeeded"]);
-    sandbox.expect(3, &["resume", &id]);
-    sandbox.expect(0, &["record", &id, "tell", "succeeded"]);
-    sandbox.expect(0, &["resume", &id]);
+    let id = run_and_record_both_steps(&sandbox);
     let early = sandbox.run(&["record", &id, "draft", "compensated", "--description", "threw it away"]);
     assert!(early.stderr.contains("`tell`"), "dependants are compensated first: {}", early.stderr);
     sandbox.expect(0, &["record", &id, "tell", "compensated", "--description", "told them otherwise"]);
