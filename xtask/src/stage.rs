@@ -1,6 +1,7 @@
 //! One stage of a command: a process that runs to its end without stdin, and one line with its time.
 //! A loud stage shows its output as it comes; a quiet one only when it fails.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -23,7 +24,20 @@ pub fn target() -> PathBuf {
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(args[0]);
     command.args(&args[1..]).current_dir(root()).stdin(Stdio::null());
+    for name in package_variables() {
+        command.env_remove(name);
+    }
     command
+}
+
+/// The variables in which `cargo run` describes this package. Build scripts of dependencies look at them, so
+/// with them a build would not find current what a plain `cargo build` made, and the reverse.
+fn package_variables() -> impl Iterator<Item = OsString> {
+    let describes_package = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    std::env::vars_os().map(|(name, _)| name).filter(describes_package)
 }
 
 /// Runs a stage and shows its output as it comes; fails with the hint.
