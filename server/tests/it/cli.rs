@@ -66,7 +66,7 @@ impl Sandbox {
     /// Configures the demo server as `files`, and `command/hold`, which runs until `release` is called.
     pub fn new() -> Self {
         let sandbox = Self { folder: tempfile::tempdir().unwrap(), database: None, variables: Vec::new() };
-        let hold = json!({ "argv": ["sh", "-c", "echo $$ > pid; touch holding; until [ -e released ]; do sleep 0.01; done; echo held"] });
+        let hold = json!({ "argv": ["sh", "-c", "echo $$ > pid; touch holding; while [ -e pid ] && [ ! -e released ]; do sleep 0.01; done; echo held"] });
         let config = json!({
             "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
             "commands": { "hold": hold },

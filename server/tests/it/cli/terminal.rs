@@ -170,7 +170,7 @@ pub fn render_screen(shown: &str) -> Vec<String> {
 #[test]
 fn log_lines_are_printed_above_the_live_view() {
     let sandbox = Sandbox::new();
-    let noisy = "for n in 1 2 3 4 5; do echo log-line-$n >&2; done; touch holding; until [ -e released ]; do sleep 0.01; done";
+    let noisy = "for n in 1 2 3 4 5; do echo log-line-$n >&2; done; touch holding; while [ -e holding ] && [ ! -e released ]; do sleep 0.01; done";
     sandbox.write_config(json!({ "commands": { "noisy": { "argv": ["sh", "-c", noisy] } } }));
     sandbox.write("noisy.yaml", "name: noisy\nsteps: [{ id: first, tool: command/noisy }]");
     let mut terminal = sandbox.terminal_with(&["run", "noisy.yaml"], &[("ACTBOOK_LOG", "actbook=debug")]);
