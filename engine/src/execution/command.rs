@@ -9,7 +9,7 @@ use super::claim::Reporter;
 use super::due::CallId;
 use crate::chain::Digest;
 use crate::event::ReportedStatus;
-use crate::id::{Epoch, NodeId};
+use crate::id::{Epoch, NodeId, Position};
 use crate::policy::{ErrorCategory, StepAnswer};
 
 /// A command to an execution: from its driver, from a caller, or about a call that was made.
@@ -66,11 +66,15 @@ pub enum Command {
     Approve {
         step: Option<String>,
         reason: Option<String>,
+        /// As in `Decide`.
+        replies_to: Option<Position>,
     },
     /// Reject what `Approve` would approve.
     Reject {
         step: Option<String>,
         reason: Option<String>,
+        /// As in `Decide`.
+        replies_to: Option<Position>,
     },
     /// Answer about a step that failed, is unknown or could not be undone.
     Decide {
@@ -82,6 +86,9 @@ pub enum Command {
         arguments: Option<Value>,
         /// With `compensate`: as in `Undo`.
         approves: bool,
+        /// The question that the caller was shown (`Question::asked_at`): refused where another one, or none,
+        /// is open. `None`: the caller answers whatever the step asks.
+        replies_to: Option<Position>,
     },
     /// An agent's report on its own step or compensation, with further facts.
     RecordReport {

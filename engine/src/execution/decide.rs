@@ -21,7 +21,7 @@ use super::state::{ApprovalGate, Phase};
 use super::{NewEvent, record};
 use crate::chain::Digest;
 use crate::event::*;
-use crate::id::{Epoch, ExecutionId, NodeId, StepNo};
+use crate::id::{Epoch, ExecutionId, NodeId, Position, StepNo};
 use crate::plan::Plan;
 use crate::policy::{ErrorCategory, Outcome, StepAnswer, StepStatus};
 use crate::tool_policy::ToolPolicies;
@@ -99,8 +99,19 @@ pub fn decide(
         Command::Resume => resume(execution),
         Command::Cancel { reason } => cancel(execution, reason),
         Command::Undo { reason, approves } => return undo::undo(execution, reason, *approves, values),
-        Command::Approve { step, reason } => answer_approval(execution, step.as_deref(), reason, true),
-        Command::Reject { step, reason } => answer_approval(execution, step.as_deref(), reason, false),
+        Command::Approve { step, replies_to: Some(asked_at), .. }
+        | Command::Reject { step, replies_to: Some(asked_at), .. }
+            if !is_still_asked(execution, step.as_deref(), *asked_at) =>
+        {
+            Err(stale_question())
+        }
+        Command::Approve { step, reason, .. } => answer_approval(execution, step.as_deref(), reason, true),
+        Command::Reject { step, reason, .. } => answer_approval(execution, step.as_deref(), reason, false),
+        Command::Decide { step, replies_to: Some(asked_at), .. }
+            if !is_still_asked(execution, Some(step), *asked_at) =>
+        {
+            Err(stale_question())
+        }
         Command::Decide {
             step,
             answer: StepAnswer::Compensate,
@@ -108,6 +119,7 @@ pub fn decide(
             output: None,
             arguments: None,
             approves,
+            ..
         } => {
             return undo::compensate(execution, step, reason, *approves, values);
         }
@@ -131,6 +143,19 @@ pub fn decide(
         Command::ErasePayloads => erase_payloads(execution),
     };
     decided.map_err(Rejection::Refused)
+}
+
+/// Whether the question that the entry at `asked_at` asked, about a step or the whole execution, is the open one.
+fn is_still_asked(execution: &Execution, step: Option<&str>, asked_at: Position) -> bool {
+    let Some(step) = step else { return execution.asked_at(None) == Some(asked_at) };
+    // An unknown step is refused for that.
+    execution.plan.find_step(step).is_none_or(|no| execution.asked_at(Some(no)) == Some(asked_at))
+}
+
+/// The refusal of an answer to a question that is no longer open.
+fn stale_question() -> Refusal {
+    let message = "the question was answered or replaced meanwhile";
+    Refusal::new("stale_question", message, "nothing was decided; `show` it: it says what it asks now")
 }
 
 /// Refuses a command whose epoch is not the current one: another process has become the driver.
@@ -379,7 +404,7 @@ fn find_approval_target(execution: &Execution, step: Option<&str>) -> Result<App
         }
         return Err(nothing_to_approve(execution));
     }
-    if execution.gate == ApprovalGate::Asked {
+    if matches!(execution.gate, ApprovalGate::Asked { .. }) {
         return Ok(ApprovalTarget::Plan);
     }
     // An approval of a step must name the step: another one may be waiting by the time it arrives.

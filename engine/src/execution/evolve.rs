@@ -157,7 +157,7 @@ impl ExecutionState {
             Event::DriverChanged(event) => self.driver_changed(event),
             Event::PlaceAdopted(event) => self.toolset = event.place,
             Event::PinMoved(event) => self.pin_moved(event),
-            Event::PlanApprovalAsked(_) => self.gate = ApprovalGate::Asked,
+            Event::PlanApprovalAsked(_) => self.gate = ApprovalGate::Asked { position: self.position },
             Event::PlanApproved(_) => self.gate = ApprovalGate::Open,
             Event::PlanRejected(_) => self.set_stop(EndStatus::Cancelled),
             Event::ApprovalAsked(event) => self.approval_asked(event)?,

@@ -185,6 +185,7 @@ impl ExecutionState {
         self.index.counts[step.status as usize] -= 1;
         self.index.counts[status as usize] += 1;
         step.status = status;
+        step.status_set_at = self.position;
         step.cause = cause;
         let after = (self.dependency_state(no, false), self.dependency_state(no, true));
         if before != after {

@@ -5,7 +5,7 @@ use super::due::CallKind;
 use super::state::{
     ApprovalAnswer, ApprovalGate, ExecutionState, PayloadRef, Phase, StepState, UnwindProposal,
 };
-use crate::id::StepNo;
+use crate::id::{Position, StepNo};
 use crate::policy::{FailureAction, OnFailure, StepAnswer, StepStatus};
 
 /// Something that waits for a person or an agent.
@@ -16,6 +16,8 @@ pub struct Question {
     pub subject: QuestionSubject,
     /// The allowed answers; empty where only `approve`, `reject` or a report answers the question.
     pub answers: Vec<StepAnswer>,
+    /// The entry that asks: the same question asked again has another one. `None`: only a report answers it.
+    pub asked_at: Option<Position>,
 }
 
 /// What a question is about.
@@ -40,13 +42,15 @@ pub enum QuestionSubject {
 
 /// All open questions; of an ended execution only the proposed undo.
 pub fn questions(execution: &ExecutionState) -> Vec<Question> {
+    let is_gate_asked = matches!(execution.gate, ApprovalGate::Asked { .. });
     let execution_wide = [
-        (execution.gate == ApprovalGate::Asked && !execution.is_stopping(), QuestionSubject::PlanApproval),
+        (is_gate_asked && !execution.is_stopping(), QuestionSubject::PlanApproval),
         (execution.awaits_undo_approval(), QuestionSubject::UndoApproval),
     ];
     let execution_wide = execution_wide.into_iter().filter(|(is_open, _)| *is_open);
+    let asked_at = execution.asked_at(None);
     let execution_wide =
-        execution_wide.map(|(_, subject)| Question { step: None, subject, answers: Vec::new() });
+        execution_wide.map(|(_, subject)| Question { step: None, subject, answers: Vec::new(), asked_at });
     if execution.ended.is_some() {
         return execution_wide.filter(|question| question.subject == QuestionSubject::UndoApproval).collect();
     }
@@ -58,6 +62,7 @@ pub fn questions(execution: &ExecutionState) -> Vec<Question> {
             QuestionSubject::AgentWork
         },
         answers: allowed_answers(execution, call.step),
+        asked_at: None,
     });
     let steps = execution.step_numbers().filter_map(|no| step_question(execution, no));
     execution_wide.chain(steps).chain(agents).collect()
@@ -90,7 +95,8 @@ fn step_question(execution: &ExecutionState, no: StepNo) -> Option<Question> {
     };
     let answers = allowed_answers(execution, no);
     let answerable = subject == QuestionSubject::StepApproval || !answers.is_empty();
-    answerable.then_some(Question { step: Some(no), subject, answers })
+    let asked_at = execution.asked_at(Some(no));
+    answerable.then_some(Question { step: Some(no), subject, answers, asked_at })
 }
 
 /// Whether failed and unknown steps are presented as questions. (An answer is accepted at any time.)
@@ -144,10 +150,26 @@ fn is_agent_undoing(step: &StepState) -> bool {
 }
 
 impl ExecutionState {
+    /// The entry that asks about a step, or, without a step, about the undo or the whole plan. `None`: nothing
+    /// waits for an answer there.
+    pub(super) fn asked_at(&self, step: Option<StepNo>) -> Option<Position> {
+        use StepStatus::{AwaitingApproval, CompensationFailed, Failed, Unknown};
+        if let Some(step) = step.map(|no| self.step(no)) {
+            let waits = matches!(step.status, AwaitingApproval | Failed | Unknown | CompensationFailed);
+            return waits.then_some(step.status_set_at);
+        }
+        match (&self.proposal, &self.gate) {
+            (UnwindProposal::Asked { position, .. }, _) | (_, ApprovalGate::Asked { position }) => {
+                Some(*position)
+            }
+            (UnwindProposal::None | UnwindProposal::Rejected, ApprovalGate::Due | ApprovalGate::Open) => None,
+        }
+    }
+
     /// Whether `questions` would return any, without building them: evaluated after every entry.
     pub(super) fn has_questions(&self) -> bool {
         let index = &self.index;
-        let plan_approval = !self.is_stopping() && self.gate == ApprovalGate::Asked;
+        let plan_approval = !self.is_stopping() && matches!(self.gate, ApprovalGate::Asked { .. });
         let execution_wide = plan_approval || self.awaits_undo_approval();
         let approvals = !self.is_stopping() && index.count(StepStatus::AwaitingApproval) > 0;
         let failures = self.stop.is_none() && !index.failed.is_empty() && asks_about_failures(self);

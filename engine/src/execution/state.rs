@@ -33,7 +33,10 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalGate {
     Due,
-    Asked,
+    /// `position`: the entry that asks.
+    Asked {
+        position: Position,
+    },
     Open,
 }
 
@@ -136,6 +139,8 @@ pub enum AnnotationKind {
 pub struct StepState {
     /// Only `ExecutionState::set_status` changes it, which maintains the index.
     pub(super) status: StepStatus,
+    /// The entry that set the status: of a step that waits for an answer, the one that asks.
+    pub(super) status_set_at: Position,
     pub attempts: Vec<Attempt>,
     /// The attempts at undoing the step.
     pub compensations: Vec<Attempt>,

@@ -163,7 +163,7 @@ impl MatrixCell {
     }
 
     fn approve(&mut self) {
-        self.apply(&Command::Approve { step: Some("a".into()), reason: None });
+        self.apply(&Command::Approve { step: Some("a".into()), reason: None, replies_to: None });
     }
 
     /// Ends the only call in flight.
@@ -174,9 +174,15 @@ impl MatrixCell {
     }
 
     fn answer(&mut self, answer: StepAnswer) {
-        let (step, approves) = ("a".to_owned(), self.commander == Commander::Approver);
-        let command = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
-        self.apply(&command);
+        self.apply(&Command::Decide {
+            step: "a".to_owned(),
+            answer,
+            reason: None,
+            output: None,
+            arguments: None,
+            approves: self.commander == Commander::Approver,
+            replies_to: None,
+        });
     }
 
     fn undo(&mut self) {

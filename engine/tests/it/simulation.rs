@@ -20,7 +20,7 @@ use actbook_engine::execution::{
     ActionFacts, AgentReport, CallKind, Command, Execution, ExecutionState, Phase, Question, QuestionSubject,
     due, questions,
 };
-use actbook_engine::id::{Epoch, StepNo};
+use actbook_engine::id::{Epoch, Position, StepNo};
 use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, Outcome, StepAnswer};
 use serde_json::{Value, json};
 
@@ -232,18 +232,24 @@ impl Simulation {
         );
     }
 
-    /// Every offered answer is accepted.
+    /// Every offered answer is accepted as a reply to its question, and refused as a reply to another one.
     fn check_answers_accepted(&self, asked: &[Question]) {
         for question in asked {
             let step = question.step.map(|no| self.id(no));
-            let taken =
-                |command: Command| assert!(self.accepts(&command), "offered and refused: {command:?}");
+            let taken = |command: Command| {
+                assert!(self.accepts(&command), "offered and refused: {command:?}");
+                let Some(asked_at) = question.asked_at else { return };
+                let reply = as_reply(command.clone(), asked_at).expect("an answer to a question");
+                assert!(self.accepts(&reply), "offered and refused: {reply:?}");
+                let stale = as_reply(command, Position(asked_at.0 - 1)).expect("an answer to a question");
+                assert!(!self.accepts(&stale), "stale and accepted: {stale:?}");
+            };
             match question.subject {
                 QuestionSubject::PlanApproval
                 | QuestionSubject::UndoApproval
                 | QuestionSubject::StepApproval => {
-                    taken(Command::Approve { step: step.clone(), reason: None });
-                    taken(Command::Reject { step: step.clone(), reason: None });
+                    taken(approve(step.clone()));
+                    taken(reject(step.clone()));
                 }
                 QuestionSubject::AgentWork => {
                     taken(record_report(&step, AgentReport::Succeeded { output: None }))
@@ -252,15 +258,7 @@ impl Simulation {
                     taken(record_report(&step, AgentReport::Compensated { output: None }))
                 }
                 QuestionSubject::ToolQuestion => {
-                    let step = step.clone().expect("a tool asks for a step");
-                    taken(Command::Decide {
-                        step,
-                        answer: StepAnswer::Retry,
-                        reason: None,
-                        output: Some(reply()),
-                        arguments: None,
-                        approves: true,
-                    });
+                    taken(decide_with_reply(step.clone().expect("a tool asks for a step")));
                 }
                 QuestionSubject::Failure | QuestionSubject::Unknown | QuestionSubject::FailedUndo => {
                     assert!(!question.answers.is_empty())
@@ -294,19 +292,18 @@ impl Simulation {
     }
 
     fn candidates(&self) -> Vec<Command> {
-        let reason = || None;
         let mut all = vec![
             Command::Pause { reason: None },
             Command::Resume,
             Command::Cancel { reason: None },
             Command::Undo { reason: None, approves: true },
-            Command::Approve { step: None, reason: None },
-            Command::Reject { step: None, reason: None },
+            approve(None),
+            reject(None),
         ];
         for no in self.execution().step_numbers() {
             let step = Some(self.id(no));
-            all.push(Command::Approve { step: step.clone(), reason: reason() });
-            all.push(Command::Reject { step: step.clone(), reason: reason() });
+            all.push(approve(step.clone()));
+            all.push(reject(step.clone()));
             all.extend(StepAnswer::ALL.iter().map(|answer| decide(&self.id(no), *answer)));
             let failed = AgentReport::Failed { reason: None, category: ErrorCategory::ToolError };
             all.push(record_undo(&self.id(no), true));
@@ -396,7 +393,7 @@ impl Simulation {
         let whole = self.harness.entries.len();
         self.fork(whole).settle();
         if self.rng.percent_chance(50) && self.execution().ended.is_some() {
-            self.apply(&Command::Reject { step: None, reason: None });
+            self.apply(&reject(None));
             self.apply(&Command::ErasePayloads);
             assert!(
                 !self.accepts(&Command::Undo { reason: None, approves: true }),
@@ -469,7 +466,34 @@ fn decide(step: &str, answer: StepAnswer) -> Command {
         output: None,
         arguments: None,
         approves: true,
+        replies_to: None,
     }
+}
+
+/// Answers the question of the step's tool.
+fn decide_with_reply(step: String) -> Command {
+    let (answer, output) = (StepAnswer::Retry, Some(reply()));
+    let (reason, arguments, replies_to) = (None, None, None);
+    Command::Decide { step, answer, reason, output, arguments, approves: true, replies_to }
+}
+
+fn approve(step: Option<String>) -> Command {
+    Command::Approve { step, reason: None, replies_to: None }
+}
+
+fn reject(step: Option<String>) -> Command {
+    Command::Reject { step, reason: None, replies_to: None }
+}
+
+/// The command as a reply to the question that the entry at `asked_at` asked; `None` if it answers no question.
+fn as_reply(mut command: Command, asked_at: Position) -> Option<Command> {
+    match &mut command {
+        Command::Approve { replies_to, .. }
+        | Command::Reject { replies_to, .. }
+        | Command::Decide { replies_to, .. } => *replies_to = Some(asked_at),
+        _ => return None,
+    }
+    Some(command)
 }
 
 fn record_report(step: &Option<String>, report: AgentReport) -> Command {

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Stdin};
 
 use actbook::error::Error;
-use actbook::service::view::QuestionKind;
+use actbook::service::view::{AnswerOption, QuestionKind};
 use actbook::service::{ExecutionWatcher, PersonQuestion, QuestionMedium};
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::io::Interest;
@@ -102,15 +102,21 @@ async fn submit_reply(
     question: &PersonQuestion,
     reply: ApprovalReply,
 ) -> Result<bool, Error> {
-    let (service, caller) = (&session.service, &session.caller);
-    let step = question.waiting.step.as_ref().map(ToString::to_string);
-    match reply {
+    let (option, reason) = match reply {
         ApprovalReply::Later | ApprovalReply::Unclear => return Ok(false),
-        ApprovalReply::Yes(_) | ApprovalReply::No(_) if !is_still_open(session, id, question).await? => {
-            session.output.line("the question has changed meanwhile; nothing was decided");
+        ApprovalReply::Yes(reason) => (AnswerOption::Approve, reason),
+        ApprovalReply::No(reason) => (AnswerOption::Reject, reason),
+    };
+    let is_answered = is_still_open(session, id, question).await? && {
+        let executions = session.service.executions();
+        match executions.answer_question(&session.caller, question, option, reason).await {
+            Ok(_) => true,
+            Err(error) if error.code == "stale_question" => false,
+            Err(error) => return Err(error),
         }
-        ApprovalReply::Yes(reason) => drop(service.executions().approve(caller, id, step, reason).await?),
-        ApprovalReply::No(reason) => drop(service.executions().reject(caller, id, step, reason).await?),
+    };
+    if !is_answered {
+        session.output.line("the question has changed meanwhile; nothing was decided");
     }
     Ok(true)
 }

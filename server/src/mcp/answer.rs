@@ -122,7 +122,8 @@ pub fn undrivable_execution_answer(view: &ExecutionView, route: ApprovalRoute, w
 pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer {
     let mut answer =
         render_execution(view, suggestions::execution_suggestions(view, ApprovalRoute::CommandLine));
-    let note = format!("{}; {}", quote::line(&error.message, MESSAGE_CHARS_MAX), error.cure);
+    let cure = cures::cure_for_agent(error.code, &error.cure);
+    let note = format!("{}; {cure}", quote::line(&error.message, MESSAGE_CHARS_MAX));
     answer.text.push_str(&format!("\nNote: the question was not answered: {note}"));
     answer.structured["note"] = json!(note);
     answer

@@ -6,7 +6,7 @@ use actbook_engine::plan::Finding;
 use crate::error::Error;
 
 /// An error code, a substring of the service's cure, and the cure for an agent.
-const CURES: [(&str, &str, &str); 23] = [
+const CURES: [(&str, &str, &str); 24] = [
     ("no_such_execution", "`actbook list`", "status without arguments shows them"),
     (
         "no_such_plan",
@@ -54,6 +54,7 @@ const CURES: [(&str, &str, &str); 23] = [
     ("nothing_to_undo", "`cancel`", "control with action \"cancel\" stops it"),
     ("already_undoing", "`watch`", "status with wait_s waits for it; or answer what it asks"),
     ("nothing_to_approve", "`show`", "status with its execution_id says what waits"),
+    ("stale_question", "`show`", "nothing was decided; status with its execution_id says what it asks now"),
     (
         "not_awaited",
         "`compensated`",

@@ -18,12 +18,9 @@ use super::McpEndpoint;
 use super::answer;
 use super::request::AgentRequest;
 use super::tools::continued_answer;
-use crate::caller::Caller;
 use crate::error::Error;
 use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView};
-use crate::service::{
-    ActionFacts, ActionRecord, Asker, FoundExecution, PersonQuestion, QuestionMedium, ReportedStatus,
-};
+use crate::service::{Asker, FoundExecution, PersonQuestion, QuestionMedium};
 
 /// How long a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -194,7 +191,7 @@ pub async fn put_question(
             "status shows what waits now; nothing was decided",
         ));
     }
-    Ok(QuestionOutcome::Answered(apply_answer(endpoint, request, &shown, option, why).await?))
+    Ok(QuestionOutcome::Answered(apply_answer(endpoint, request, question, option, why).await?))
 }
 
 /// The `input_required` result that asks the question; its state is bound to the caller and expires.
@@ -259,44 +256,16 @@ pub fn chosen_option(result: ElicitResult, waiting: &WaitingView) -> Option<(Ans
     Some((option, text("reason")))
 }
 
-/// Applies a person's answer to the execution: an approval, a decision, or a report of an agent step.
+/// Applies a person's answer to the question that was shown. Err `stale_question`: it is no longer open.
 pub async fn apply_answer(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
-    shown: &ShownQuestion,
+    question: &PersonQuestion,
     option: AnswerOption,
     reason: Option<String>,
 ) -> Result<FoundExecution, Error> {
-    let (service, person) = (endpoint.service(), request.person_caller());
-    let (id, step) = (shown.execution.as_str(), shown.step.clone());
-    let (found, _) = match option {
-        AnswerOption::Approve => service.executions().approve(&person, id, step, reason).await?,
-        AnswerOption::Reject => service.executions().reject(&person, id, step, reason).await?,
-        AnswerOption::Report(status) => {
-            return record_step_status(endpoint, &person, shown, status, reason).await;
-        }
-        AnswerOption::Decide(answer) => {
-            service.executions().decide(&person, id, step.unwrap_or_default(), answer, reason, None).await?
-        }
-    };
-    Ok(found)
-}
-
-/// Records the status that the person gave to a step that an agent does.
-async fn record_step_status(
-    endpoint: &McpEndpoint,
-    person: &Caller,
-    shown: &ShownQuestion,
-    status: ReportedStatus,
-    reason: Option<String>,
-) -> Result<FoundExecution, Error> {
-    let action = ActionRecord {
-        step: shown.step.clone(),
-        status: Some(status),
-        facts: ActionFacts { reason, ..ActionFacts::default() },
-        ..ActionRecord::default()
-    };
-    Ok(endpoint.service().executions().record_in_execution(person, &shown.execution, action).await?.0)
+    let (executions, person) = (endpoint.service().executions(), request.person_caller());
+    Ok(executions.answer_question(&person, question, option, reason).await?.0)
 }
 
 /// The error of a form that the client did not show, or whose answer cannot be read. Nothing was decided.

@@ -120,9 +120,7 @@ async fn apply_response(
         )
     })?;
     if let Some((option, reason)) = elicit::chosen_option(result, &question.waiting) {
-        let found =
-            elicit::apply_answer(endpoint, request, &ShownQuestion::from_question(question), option, reason)
-                .await?;
+        let found = elicit::apply_answer(endpoint, request, question, option, reason).await?;
         endpoint.background().continue_execution(found.stream).await?;
     }
     Ok(())

@@ -1,13 +1,16 @@
 //! Commands that people and agents give to an execution. Each becomes an entry in the journal, from which the
 //! execution's driver continues.
 
-use actbook_engine::execution::{Command, check_corrected_answer};
+use actbook_engine::execution::{ActionFacts, Command, check_corrected_answer};
 use actbook_engine::id::StreamId;
 use actbook_engine::policy::StepAnswer;
 use serde_json::Value;
 
 use super::executions::Executions;
 use super::executions::FoundExecution;
+use super::question::PersonQuestion;
+use super::records::ActionRecord;
+use super::view::AnswerOption;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{CommandRequest, DriveState, KeyedReply};
@@ -71,7 +74,7 @@ impl Executions<'_> {
         reason: Option<String>,
     ) -> ExecutionCommandResult {
         self.require_approver(caller, id).await?;
-        self.find_and_command(caller, id, Command::Approve { step, reason }).await
+        self.find_and_command(caller, id, Command::Approve { step, reason, replies_to: None }).await
     }
 
     /// Rejects a step or, if `step` is `None`, the plan or a proposed undo.
@@ -83,7 +86,7 @@ impl Executions<'_> {
         reason: Option<String>,
     ) -> ExecutionCommandResult {
         self.require_approver(caller, id).await?;
-        self.find_and_command(caller, id, Command::Reject { step, reason }).await
+        self.find_and_command(caller, id, Command::Reject { step, reason, replies_to: None }).await
     }
 
     /// Answers the question of a step that failed, is unknown or asks for input.
@@ -96,11 +99,58 @@ impl Executions<'_> {
         reason: Option<String>,
         output: Option<Value>,
     ) -> ExecutionCommandResult {
+        let approves = self.prepare_decision(caller, id, &step, answer).await?;
+        let (arguments, replies_to) = (None, None);
+        let command = Command::Decide { step, answer, reason, output, arguments, approves, replies_to };
+        self.find_and_command(caller, id, command).await
+    }
+
+    /// Moves the pin of a step that is retried to the accepted definition; returns whether the caller may
+    /// approve.
+    async fn prepare_decision(
+        self,
+        caller: &Caller,
+        id: &str,
+        step: &str,
+        answer: StepAnswer,
+    ) -> Result<bool, Error> {
         if answer == StepAnswer::Retry {
-            self.0.catalog().move_pin_to_accepted(caller, id, &step).await?;
+            self.0.catalog().move_pin_to_accepted(caller, id, step).await?;
         }
-        let approves = self.is_approver(caller, id).await?;
-        let command = Command::Decide { step, answer, reason, output, arguments: None, approves };
+        self.is_approver(caller, id).await
+    }
+
+    /// Answers a question as it was shown to a person. Err `stale_question`: it was answered or replaced since.
+    pub async fn answer_question(
+        self,
+        caller: &Caller,
+        shown: &PersonQuestion,
+        option: AnswerOption,
+        reason: Option<String>,
+    ) -> ExecutionCommandResult {
+        let (id, replies_to) = (shown.execution.as_str(), shown.waiting.asked_at);
+        let step = shown.waiting.step.as_ref().map(ToString::to_string);
+        let command = match option {
+            AnswerOption::Report(status) => {
+                let facts = ActionFacts { reason, ..ActionFacts::default() };
+                let action = ActionRecord { step, status: Some(status), facts, ..ActionRecord::default() };
+                return self.record_in_execution(caller, id, action).await;
+            }
+            AnswerOption::Approve => {
+                self.require_approver(caller, id).await?;
+                Command::Approve { step, reason, replies_to }
+            }
+            AnswerOption::Reject => {
+                self.require_approver(caller, id).await?;
+                Command::Reject { step, reason, replies_to }
+            }
+            AnswerOption::Decide(answer) => {
+                let step = step.unwrap_or_default();
+                let approves = self.prepare_decision(caller, id, &step, answer).await?;
+                let (output, arguments) = (None, None);
+                Command::Decide { step, answer, reason, output, arguments, approves, replies_to }
+            }
+        };
         self.find_and_command(caller, id, command).await
     }
 
@@ -121,8 +171,8 @@ impl Executions<'_> {
             self.0.catalog().move_pin_to_accepted(caller, id, &step).await?;
         }
         let approves = self.is_approver(caller, id).await?;
-        let arguments = Some(arguments);
-        let command = Command::Decide { step, answer, reason, output: None, arguments, approves };
+        let (output, arguments, replies_to) = (None, Some(arguments), None);
+        let command = Command::Decide { step, answer, reason, output, arguments, approves, replies_to };
         self.find_and_command(caller, id, command).await
     }
 

@@ -178,7 +178,7 @@ impl QuestionContext<'_> {
         let attempts = question.step.map(|no| self.execution.step(no).attempts.len());
         let undo = (question.subject == QuestionSubject::UndoApproval).then_some(&self.brief.undo);
         let arguments = question.step.and_then(|no| self.view.steps[no.index()].arguments.as_ref());
-        json!([waiting.question, waiting.options, waiting.asked, attempts, arguments, undo])
+        json!([waiting.question, waiting.options, waiting.asked_at, attempts, arguments, undo])
     }
 
     /// The first line: which execution, and what is asked.

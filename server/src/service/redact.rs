@@ -72,9 +72,9 @@ impl Service {
             Command::Pause { reason }
             | Command::Cancel { reason }
             | Command::Undo { reason, approves: _ }
-            | Command::Approve { step: _, reason }
-            | Command::Reject { step: _, reason } => self.redact_text(reason),
-            Command::Decide { step: _, answer: _, reason, output, arguments, approves: _ } => {
+            | Command::Approve { step: _, reason, replies_to: _ }
+            | Command::Reject { step: _, reason, replies_to: _ } => self.redact_text(reason),
+            Command::Decide { step: _, answer: _, reason, output, arguments, approves: _, replies_to: _ } => {
                 self.refuse_secrets("secret_argument", "the argument", arguments.as_ref())?;
                 self.redact_text(reason);
                 self.redact_value(output);

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use actbook_engine::event::ReportedStatus;
-use actbook_engine::execution::{
-    Execution, Question, QuestionSubject, StepState, UndoItem, UnwindProposal, questions,
-};
-use actbook_engine::id::StepId;
+use actbook_engine::execution::{Question, QuestionSubject, StepState, UndoItem, questions};
+use actbook_engine::id::{Position, StepId};
 use actbook_engine::policy::{ErrorCategory, StepAnswer, StepStatus};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -72,9 +70,9 @@ pub struct WaitingView {
     pub requests: Option<Value>,
     /// The agent that has started the step, and until when no other agent may report on it.
     pub claim: Option<ClaimView>,
-    /// Position of the entry that asks: the same text asked again is another question.
+    /// The entry that asks: the same text asked again is another question. `None`: only a report answers it.
     #[serde(skip)]
-    pub asked: Option<u64>,
+    pub asked_at: Option<Position>,
     /// The lines that say all that the approval sets off; empty for a question of another kind.
     #[serde(skip)]
     pub content: Vec<String>,
@@ -128,7 +126,6 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
     let asked = state.and_then(|step| step.open_question()).and_then(|stored| values.0.get(&stored.position));
     let asked = asked.map(Arc::as_ref);
     let (kind, text, mut options) = word_question(content, question, asked);
-    let approval = state.and_then(|step| step.approval.arguments).map(|stored| stored.position.0);
     let rejected = question.subject == QuestionSubject::Failure && state.is_some_and(StepState::is_rejected);
     if rejected {
         // Asking for the same call again is the last thing to do after a no.
@@ -148,7 +145,7 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
         options,
         requests: asked.and_then(|asked| asked.get("inputRequests")).cloned(),
         claim: claim_view(question, state),
-        asked: approval.or(proposal_position(execution, question)),
+        asked_at: question.asked_at,
         content: lines,
         too_long: bytes > FORM_BYTES_MAX,
         refused_arguments: view.and_then(refused_arguments),
@@ -215,16 +212,6 @@ fn word_question(
         QuestionSubject::FailedUndo => {
             (QuestionKind::Decision, format!("Undoing step `{id}` did not work{error}. What now?"), answers)
         }
-    }
-}
-
-/// Position of the entry that proposes the undo. `None`: the question is not about an undo.
-fn proposal_position(execution: &Execution, question: &Question) -> Option<u64> {
-    match &execution.proposal {
-        UnwindProposal::Asked { position, .. } if question.subject == QuestionSubject::UndoApproval => {
-            Some(position.0)
-        }
-        UnwindProposal::Asked { .. } | UnwindProposal::None | UnwindProposal::Rejected => None,
     }
 }
 

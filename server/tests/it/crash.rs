@@ -4,7 +4,7 @@
 
 mod checks;
 mod database_outage;
-mod direct_sql;
+pub mod direct_sql;
 mod fixture;
 mod frozen;
 mod kill;
@@ -17,6 +17,7 @@ pub mod tasks;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
+use direct_sql::DirectSql;
 use fixture::{CliFixture, CommandOutput};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -68,12 +69,12 @@ fn is_stopped(process: Pid) -> bool {
 
 /// Stops a process while it has no write transaction open: a process stopped inside a transaction would block
 /// every other writer.
-fn freeze(child: &Child, fixture: &CliFixture) {
+pub fn freeze(child: &Child, database: &DirectSql) {
     let process = Pid::from_child(child);
     wait_for("the process to be stopped between two writes", || {
         kill_process(process, Signal::STOP).unwrap();
         wait_for("the process to stop", || is_stopped(process).then_some(()));
-        if fixture.direct_sql().is_writable() {
+        if database.is_writable() {
             return Some(());
         }
         kill_process(process, Signal::CONT).unwrap();

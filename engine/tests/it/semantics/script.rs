@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use actbook_engine::execution::{
-    ActionFacts, AgentReport, AnnotationKind, CallId, CallKind, Command, LoadedPayloads, Refusal,
+    ActionFacts, AgentReport, AnnotationKind, CallId, CallKind, Command, LoadedPayloads, Question, Refusal,
     ReportedOutcome, Reporter, brief, due, questions,
 };
-use actbook_engine::id::Epoch;
+use actbook_engine::id::{Epoch, Position};
 use actbook_engine::plan::{Plan, parse_duration_ms};
 use actbook_engine::policy::{ErrorCategory, Outcome, StepStatus};
 use actbook_engine::tool_policy::ToolPolicies;
@@ -24,8 +24,11 @@ pub fn replay(case: &str) -> String {
     let (policies, plan) = split_policies(plan);
     let plan =
         Plan::parse(&format!("name: case\n{plan}")).unwrap_or_else(|found| panic!("{found:#?} in {case}"));
-    let mut runner =
-        ScriptRunner { harness: ExecutionHarness::open(Arc::new(plan), None, &policies), keys: Vec::new() };
+    let mut runner = ScriptRunner {
+        harness: ExecutionHarness::open(Arc::new(plan), None, &policies),
+        keys: Vec::new(),
+        shown: Vec::new(),
+    };
     let mut output = head.to_owned();
     for request in script.lines().filter_map(|line| line.strip_prefix("> ")) {
         let answer = runner.run_line(request);
@@ -49,7 +52,12 @@ struct ScriptRunner {
     harness: ExecutionHarness,
     /// Idempotency keys in the order of their first use.
     keys: Vec<String>,
+    /// The questions that the last `ask` showed.
+    shown: Vec<Question>,
 }
+
+/// As the last word of an answer: it replies to the question that the last `ask` showed.
+const AS_ASKED: &str = "as-asked";
 
 impl ScriptRunner {
     fn run_line(&mut self, request: &str) -> String {
@@ -78,9 +86,10 @@ impl ScriptRunner {
     }
 
     fn run_command(&mut self, verb: &str, rest: &str) -> Result<(), Refusal> {
-        let words: Vec<&str> = rest.split_whitespace().collect();
+        let mut words: Vec<&str> = rest.split_whitespace().collect();
+        let is_reply = words.pop_if(|word| *word == AS_ASKED).is_some();
         let step = words.first().map(|word| (*word).to_owned());
-        let reason = None;
+        let (reason, replies_to) = (None, is_reply.then(|| self.shown_position(step.as_deref())));
         let command = match verb {
             "claim" | "takeover" => {
                 let unsent: BTreeSet<CallId> =
@@ -96,7 +105,7 @@ impl ScriptRunner {
             }
             "end" => return self.harness.apply(&self.parse_outcome_report(rest, self.harness.epoch())),
             "late" => self.parse_outcome_report(rest, Epoch(0)),
-            "decide" => parse_decision(&words),
+            "decide" => parse_decision(&words, replies_to),
             "record" => {
                 let by = parse_reporter(&words, self.harness.now_ms);
                 let about: Vec<&str> = words.iter().copied().filter(|word| !is_reporter(word)).collect();
@@ -124,8 +133,8 @@ impl ScriptRunner {
                 Command::RecordDecision { decision, reason, step: None, details: None }
             }
             "accept" => Command::AcceptTask { call: self.find_call(words[0]), task: words[1].to_owned() },
-            "approve" => Command::Approve { step, reason },
-            "reject" => Command::Reject { step, reason },
+            "approve" => Command::Approve { step, reason, replies_to },
+            "reject" => Command::Reject { step, reason, replies_to },
             "pause" => Command::Pause { reason },
             "resume" => Command::Resume,
             "cancel" => Command::Cancel { reason },
@@ -211,9 +220,18 @@ impl ScriptRunner {
         self.harness.entries[position as usize - 1].payload.clone().expect("kept")
     }
 
-    fn show_questions(&self) -> String {
+    /// The entry that asked what the last `ask` showed about this step, or without one about the execution.
+    fn shown_position(&self, step: Option<&str>) -> Position {
+        let plan = &self.harness.execution().plan;
+        let no = step.map(|step| plan.find_step(step).expect("a step of the plan"));
+        let shown = self.shown.iter().find(|question| question.step == no);
+        shown.and_then(|question| question.asked_at).expect("`ask` has shown this question")
+    }
+
+    fn show_questions(&mut self) -> String {
+        self.shown = questions(self.harness.execution());
         let execution = self.harness.execution();
-        let output = questions(execution).into_iter().map(|question| {
+        let output = self.shown.iter().map(|question| {
             let step = question.step.map(|no| format!(" {}", execution.plan.step(no).id)).unwrap_or_default();
             let answers: Vec<&str> = question.answers.iter().map(|answer| answer.as_str()).collect();
             format!("  {:?}{step}: {}", question.subject, answers.join(", ")).trim_end().to_owned() + "\n"
@@ -343,7 +361,7 @@ fn report(words: &[&str]) -> AgentReport {
 }
 
 /// Parses a step, an answer, and an output or, marked `@`, corrected arguments.
-fn parse_decision(words: &[&str]) -> Command {
+fn parse_decision(words: &[&str], replies_to: Option<Position>) -> Command {
     let answer = words[1].parse().expect("an answer");
     let given = words.get(2).map(|text| {
         let value: Value = serde_json::from_str(text.trim_start_matches('@')).expect("JSON");
@@ -354,7 +372,8 @@ fn parse_decision(words: &[&str]) -> Command {
         Some((false, output)) => (None, Some(output)),
         None => (None, None),
     };
-    Command::Decide { step: words[0].to_owned(), answer, reason: None, output, arguments, approves: true }
+    let (step, reason, approves) = (words[0].to_owned(), None, true);
+    Command::Decide { step, answer, reason, output, arguments, approves, replies_to }
 }
 
 fn is_reporter(word: &str) -> bool {

@@ -9,7 +9,9 @@ use actbook_engine::policy::{ErrorCategory, Outcome, StepAnswer, StepStatus};
 use serde_json::{Value, json};
 
 use super::world::{CallFate, CallTruth};
-use super::{Simulation, coverage, decide, question, record_report, record_undo, reply};
+use super::{
+    Simulation, approve, coverage, decide, decide_with_reply, question, record_report, record_undo, reject,
+};
 use crate::invariants::{open_agent_calls, open_calls};
 
 impl Simulation {
@@ -313,25 +315,11 @@ impl Simulation {
         let step = question.step.map(|no| self.id(no));
         match question.subject {
             QuestionSubject::PlanApproval | QuestionSubject::UndoApproval | QuestionSubject::StepApproval => {
-                let reason = None;
                 let yes = self.rng.percent_chance(70);
-                self.apply(&if yes {
-                    Command::Approve { step, reason }
-                } else {
-                    Command::Reject { step, reason }
-                })
+                self.apply(&if yes { approve(step) } else { reject(step) })
             }
             QuestionSubject::ToolQuestion if self.rng.percent_chance(60) => {
-                let step = step.expect("a tool asks for a step");
-                let (answer, output) = (StepAnswer::Retry, Some(reply()));
-                self.apply(&Command::Decide {
-                    step,
-                    answer,
-                    reason: None,
-                    output,
-                    arguments: None,
-                    approves: true,
-                })
+                self.apply(&decide_with_reply(step.expect("a tool asks for a step")))
             }
             QuestionSubject::ToolQuestion
             | QuestionSubject::Failure
@@ -347,8 +335,10 @@ impl Simulation {
 
     /// The answer as a command: sometimes with corrected arguments, or by a caller who may not approve.
     fn answer_command(&mut self, no: StepNo, answer: StepAnswer) -> Command {
-        let (step, approves) = (self.id(no), self.rng.percent_chance(80));
-        let plain = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
+        let mut plain = decide(&self.id(no), answer);
+        if let Command::Decide { approves, .. } = &mut plain {
+            *approves = self.rng.percent_chance(80);
+        }
         let mut corrected = plain.clone();
         if let Command::Decide { arguments, .. } = &mut corrected {
             *arguments = Some(json!({ "path": "corrected" }));

@@ -1,15 +1,20 @@
 //! Commands on a pseudo-terminal made by `script`, typed input, and the resulting screen.
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::process::ChildStdin;
 use std::time::Instant;
 
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
 use super::*;
+use crate::crash::direct_sql::DirectSql;
+use crate::crash::freeze;
 
 /// A command that runs on its own pseudo-terminal.
 pub struct Terminal {
     child: Child,
-    keyboard: ChildStdin,
+    keyboard: Box<dyn Write>,
     output: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
     /// The bytes of output that earlier waits have consumed.
@@ -60,7 +65,27 @@ impl Terminal {
     fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
-        let (keyboard, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (keyboard, screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self::attach(child, Box::new(keyboard), screen)
+    }
+
+    /// Starts a command on a pseudo-terminal without `script`, which would stop together with its child.
+    fn start_without_script(mut command: Command) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let side = || File::options().read(true).write(true).open(&name).unwrap();
+        command.stdin(side()).stdout(side()).stderr(side()).env("TERM", "xterm").env_remove("NO_COLOR");
+        let child = command.spawn().unwrap();
+        // The command holds the other side of the terminal: reading ends when the command does.
+        drop(command);
+        let screen = File::from(master);
+        Self::attach(child, Box::new(screen.try_clone().unwrap()), screen)
+    }
+
+    /// Reads the screen in a thread.
+    fn attach(child: Child, keyboard: Box<dyn Write>, mut screen: impl Read + Send + 'static) -> Self {
         let (sender, output) = channel();
         std::thread::spawn(move || {
             let mut chunk = [0; 4096];
@@ -275,6 +300,33 @@ fn prompt_ends_when_another_process_answers() {
     let (code, shown) = terminal.wait_for_exit();
     assert_eq!(code, Some(3), "Ctrl-C leaves the question open: {shown}");
     assert_eq!(sandbox.json(&["show", &sandbox.newest()])["status"], "blocked");
+}
+
+#[test]
+fn yes_to_a_former_question_decides_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("gated.yaml", GATED);
+    let mut terminal = Terminal::start_without_script(sandbox.command(&["run", "gated.yaml"]));
+    terminal.wait_for("may step `say` run?");
+    terminal.wait_for(PROMPT);
+    let id = sandbox.newest();
+    let database = sandbox.path("data/actbook/actbook.db");
+    freeze(&terminal.child, &DirectSql::open(&format!("sqlite:{}", database.display())));
+    terminal.type_keys("y as shown\n");
+    // The terminal echoes the line, so it is there to be read before the question changes.
+    terminal.wait_for("y as shown");
+    sandbox.expect(0, &["reject", &id, "say"]);
+    sandbox.expect(0, &["decide", &id, "say", "retry", "--reason", "ask again"]);
+    kill_process(Pid::from_child(&terminal.child), Signal::CONT).unwrap();
+    terminal.wait_for("may step `say` run?");
+    terminal.wait_for(PROMPT);
+    assert_eq!(sandbox.expect(0, &["journal", "--kind", "step_approved", "--json"]), "");
+    terminal.type_keys("y\n");
+    terminal.wait_for("may step `next` run?");
+    terminal.wait_for(PROMPT);
+    terminal.type_keys("y\n");
+    let (code, shown) = terminal.wait_for_exit();
+    assert_eq!(code, Some(0), "{shown}");
 }
 
 #[test]

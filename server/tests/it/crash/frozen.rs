@@ -165,7 +165,7 @@ fn frozen_in_rate_limit_queue(kind: Kind) -> (CliFixture, Child) {
         std::fs::write(fixture.path("actbook.yaml"), config.to_string()).unwrap();
         let mut frozen = fixture.spawn(&["run", "plan.json"]);
         wait_for("both calls", || (entries_of_kind(&fixture, "attempt_started.1").len() == 2).then_some(()));
-        freeze(&frozen, &fixture);
+        freeze(&frozen, &fixture.direct_sql());
         if fixture.sent_call_count() == 1 {
             return (fixture, frozen);
         }

@@ -127,7 +127,7 @@ fn late_answer_of_a_frozen_driver_is_recorded_and_starts_nothing() {
         let fixture = new_fixture(kind, &held_plan());
         let frozen = spawn_driver(&fixture);
         let id = execution_id(&fixture);
-        freeze(&frozen, &fixture);
+        freeze(&frozen, &fixture.direct_sql());
         fixture.direct_sql().expire_leases();
         let taker = take_over(&fixture, &id);
         assert_eq!((taker.code, taker.status()), (Some(3), "blocked"), "{taker:?}");

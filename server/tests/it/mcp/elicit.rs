@@ -295,6 +295,32 @@ fn sealed_state_survives_a_restart_but_not_a_new_question() {
     assert!(!sandbox.path("work/public.txt").exists());
 }
 
+#[test]
+fn answer_to_a_form_whose_question_was_replaced_is_stale() {
+    let sandbox = std::rc::Rc::new(Sandbox::new());
+    let journal = sandbox.follow_journal();
+    let (shown, person) = (std::rc::Rc::new(std::cell::Cell::new(0)), sandbox.clone());
+    let forms = shown.clone();
+    let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", elicitation_capability()).with_replies(
+        move |_, _| {
+            forms.set(forms.get() + 1);
+            // While the form is open, another person rejects the step and has it asked again.
+            journal.wait_for("approval_asked", Some("publish"));
+            let id = person.newest();
+            person.expect(0, &["reject", &id, "publish"]);
+            person.expect(0, &["decide", &id, "publish", "retry", "--reason", "ask again"]);
+            journal.wait_for("approval_asked", Some("publish"));
+            json!({ "action": "accept", "content": { "answer": "approve" } })
+        },
+    );
+    let answer = agent.call_ok("execute_plan", json!({ "plan": gated_plan(), "wait_s": 60 }));
+    assert!(answer.text.contains("the question was not answered: the question"), "{}", answer.text);
+    assert_eq!(answer.content["steps"][1]["status"], "awaiting_approval", "{}", answer.text);
+    assert_eq!(shown.get(), 1);
+    assert!(journal_entries(&sandbox, "step_approved").is_empty());
+    assert!(!sandbox.path("work/public.txt").exists());
+}
+
 /// A step whose tool crashes after its effect.
 fn crash_step() -> Value {
     json!({
