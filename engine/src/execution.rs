@@ -29,7 +29,7 @@ mod unwind;
 pub use attempt::{Attempt, ProbeState, QuestionReply, ToolQuestion};
 pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments};
 pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
-pub use command::{ActionFacts, AgentReport, Command, FACTS_BYTES_MAX, Refusal, ReportedOutcome};
+pub use command::{ActionFacts, AgentReport, Command, FACTS_BYTES_MAX, ReportedOutcome};
 pub use decide::{Rejection, StartContext, build_start_event, check_corrected_answer, decide};
 pub use due::{CallId, CallKind, DueCall, DueWork, due};
 pub use evolve::{CorruptJournal, Execution, RecordedEvent, evolve, initial_state};

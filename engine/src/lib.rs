@@ -12,6 +12,7 @@ pub mod library;
 pub mod note;
 pub mod plan;
 pub mod policy;
+pub mod refusal;
 pub mod schema;
 pub mod spelling;
 pub mod standalone_action;

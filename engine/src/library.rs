@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::chain::Digest;
 use crate::event::{Event, PlanDeleted, PlanRef, PlanSaved, ToolAccepted};
-use crate::execution::{CorruptJournal, RecordedEvent, Refusal};
+use crate::execution::{CorruptJournal, RecordedEvent};
 use crate::id::{PlanId, Position};
 use crate::plan::Plan;
+use crate::refusal::Refusal;
 
 /// All saved plans and templates of a tenant, and the tool definitions that its operator accepted.
 #[derive(Debug, Default)]
@@ -118,7 +119,7 @@ impl PlanLibrary {
         if self.plans.get(id).is_some_and(|plan| !plan.deleted) {
             return Ok(PlanDeleted { id: id.clone() });
         }
-        Err(Refusal::new("no_such_plan", format!("there is no plan `{id}`"), "`plan list` shows them"))
+        Err(Refusal::NoSuchPlan { id: id.clone() })
     }
 
     /// Folds one entry of the library's stream.

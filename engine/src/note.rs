@@ -4,7 +4,8 @@
 use crate::chain::Digest;
 pub use crate::event::NoteScope;
 use crate::event::{NoteSet, PayloadDigest};
-use crate::execution::{NewEvent, Refusal};
+use crate::execution::NewEvent;
+use crate::refusal::{NamedField, Refusal};
 use crate::task::{check_id, check_name};
 
 /// Longest key of a note, in bytes.
@@ -47,15 +48,13 @@ pub fn build_note_event(
     salt: &[u8],
 ) -> Result<NewEvent, Refusal> {
     let note_type = note.r#type.as_deref().or(before.map(|before| before.r#type)).unwrap_or(TYPE_DEFAULT);
-    check_name("a key", &note.key, KEY_BYTES_MAX)?;
-    check_name("a type", note_type, TYPE_BYTES_MAX)?;
+    check_name(NamedField::Key, &note.key, KEY_BYTES_MAX)?;
+    check_name(NamedField::Type, note_type, TYPE_BYTES_MAX)?;
     if let NoteScope::Task(task) = &note.scope {
         check_id(task)?;
     }
     if note.payload.len() > NOTE_BYTES_MAX {
-        let message = format!("{} bytes are too much for a note", note.payload.len());
-        let cure = format!("keep it below {NOTE_BYTES_MAX} bytes; name a file instead of quoting it");
-        return Err(Refusal::new("too_large", message, cure));
+        return Err(Refusal::NoteTooLarge { bytes: note.payload.len(), bytes_max: NOTE_BYTES_MAX });
     }
     let digest =
         PayloadDigest { digest: Digest::salted(salt, &note.payload), size: note.payload.len() as u64 };

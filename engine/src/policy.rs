@@ -132,6 +132,10 @@ string_enum!(
     }
 );
 string_enum!(
+    /// A recorded decision that has an effect: `Stop` cancels the execution, `Continue` resumes it.
+    ActingDecision { Stop = "stop", Continue = "continue" }
+);
+string_enum!(
     /// The progress of a task.
     TaskStatus {
         Open = "open",

@@ -3,7 +3,8 @@
 
 use crate::chain::Digest;
 use crate::event::{ActionRecorded, Event, PayloadDigest, PayloadsErased, ReportedStatus};
-use crate::execution::{ActionFacts, CorruptJournal, NewEvent, RecordedEvent, Refusal};
+use crate::execution::{ActionFacts, CorruptJournal, NewEvent, RecordedEvent};
+use crate::refusal::Refusal;
 
 /// Builds the event that records an action outside any execution; refused where the facts are invalid.
 pub fn build_action_event(

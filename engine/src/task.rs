@@ -3,9 +3,10 @@
 
 use crate::chain::Digest;
 use crate::event::{PayloadDigest, TaskSet};
-use crate::execution::{NewEvent, Refusal};
+use crate::execution::NewEvent;
 use crate::id::{PlanId, StepId};
 pub use crate::policy::TaskStatus;
+use crate::refusal::{NamedField, Refusal};
 
 /// Longest task id, in bytes.
 pub const ID_BYTES_MAX: usize = 200;
@@ -40,7 +41,7 @@ pub struct Task {
 
 /// Refuses a task id that is blank, too long or holds control characters.
 pub fn check_id(id: &str) -> Result<(), Refusal> {
-    check_name("a task's id", id, ID_BYTES_MAX)
+    check_name(NamedField::TaskId, id, ID_BYTES_MAX)
 }
 
 /// Builds the event that creates or changes a task; refused where a field exceeds its limit.
@@ -71,36 +72,32 @@ pub fn build_task_event(task: &Task, salt: &[u8]) -> Result<NewEvent, Refusal> {
 fn check_task(task: &Task) -> Result<(), Refusal> {
     check_id(&task.id)?;
     if let Some(title) = &task.title {
-        check_name("a title", title, TITLE_BYTES_MAX)?;
+        check_name(NamedField::Title, title, TITLE_BYTES_MAX)?;
     }
     if let Some(parent) = &task.parent {
         check_id(parent)?;
         if *parent == task.id {
-            return Err(Refusal::new("own_parent", "a task is not its own parent", "name another task"));
+            return Err(Refusal::OwnParent);
         }
     }
     if let Some(kind) = &task.r#type {
-        check_name("a type", kind, LABEL_BYTES_MAX)?;
+        check_name(NamedField::Type, kind, LABEL_BYTES_MAX)?;
     }
     let labels = task.labels.as_deref().unwrap_or_default();
     if labels.len() > LABELS_MAX {
-        let message = format!("a task has {LABELS_MAX} labels at most");
-        return Err(Refusal::new("too_many", message, "keep those that matter"));
+        return Err(Refusal::TooManyLabels { labels_max: LABELS_MAX });
     }
-    labels.iter().try_for_each(|label| check_name("a label", label, LABEL_BYTES_MAX))?;
+    labels.iter().try_for_each(|label| check_name(NamedField::Label, label, LABEL_BYTES_MAX))?;
     if task.fields.as_ref().is_some_and(|fields| fields.len() > FIELDS_BYTES_MAX) {
-        let message = format!("a task's fields have {FIELDS_BYTES_MAX} bytes at most");
-        return Err(Refusal::new("too_large", message, "keep what is long in a note"));
+        return Err(Refusal::TaskFieldsTooLarge { bytes_max: FIELDS_BYTES_MAX });
     }
     Ok(())
 }
 
-/// Refuses a text that is blank, longer than `bytes_max` or holds control characters; the refusal calls it
-/// `what`.
-pub(crate) fn check_name(what: &str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
+/// Refuses a text that is blank, longer than `bytes_max` or holds control characters.
+pub(crate) fn check_name(field: NamedField, text: &str, bytes_max: usize) -> Result<(), Refusal> {
     if text.trim().is_empty() || text.len() > bytes_max || text.chars().any(char::is_control) {
-        let message = format!("{what} has 1 to {bytes_max} bytes and no control characters");
-        return Err(Refusal::new("invalid_name", message, "give a short name"));
+        return Err(Refusal::InvalidName { field, bytes_max });
     }
     Ok(())
 }

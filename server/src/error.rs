@@ -1,7 +1,9 @@
 //! The error that all interfaces (CLI, MCP, HTTP, library) show: a code, a sentence, and what to do.
 
-use actbook_engine::execution::Refusal;
+pub mod command_line;
+
 use actbook_engine::plan::Finding;
+use actbook_engine::refusal::Refusal;
 use serde::Serialize;
 
 use crate::config::{ConfigError, WithheldConfig, WithheldReason};
@@ -26,12 +28,21 @@ pub struct Error {
     /// All problems of a document that was refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+    /// The refusal that this error tells, so that each interface can word it.
+    #[serde(skip)]
+    pub refusal: Option<Box<Refusal>>,
 }
 
 impl Error {
     /// An error without a path or findings.
     pub fn new(code: &'static str, message: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { code, message: message.into(), cure: cure.into(), path: None, findings: Vec::new() }
+        let (message, cure) = (message.into(), cure.into());
+        Self { code, message, cure, path: None, findings: Vec::new(), refusal: None }
+    }
+
+    /// The refusal that this error tells; `None`: it is another error.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_deref()
     }
 
     /// The error for a document with findings; the message and the cure are those of the first one.
@@ -44,7 +55,8 @@ impl Error {
         let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
         let location = first.map(Finding::path_with_step).filter(|location| !location.is_empty());
         let location = location.map_or(String::new(), |location| format!("{location}: "));
-        Self { code: "invalid", message: format!("{what}: {location}{message}{more}"), cure, path, findings }
+        let message = format!("{what}: {location}{message}{more}");
+        Self { path, findings, ..Self::new("invalid", message, cure) }
     }
 }
 
@@ -75,7 +87,9 @@ impl From<&WithheldConfig> for Error {
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code, refusal.message, refusal.cure)
+        let cure = command_line::refusal_cure(&refusal);
+        let error = Self::new(refusal.code(), refusal.to_string(), cure);
+        Self { refusal: Some(Box::new(refusal)), ..error }
     }
 }
 

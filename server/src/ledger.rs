@@ -15,10 +15,11 @@ mod writer;
 
 use std::sync::Arc;
 
-use actbook_engine::execution::{Command, CorruptJournal, DueCall, DueWork, Execution, Refusal, due};
+use actbook_engine::execution::{Command, CorruptJournal, DueCall, DueWork, Execution, due};
 use actbook_engine::id::{Epoch, ExecutionId, NodeId, Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
 use actbook_engine::policy::ExecutionStatus;
+use actbook_engine::refusal::Refusal;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 

@@ -7,7 +7,7 @@ mod arguments;
 mod call_variants;
 mod completions;
 pub mod conformance;
-mod cures;
+pub mod cures;
 mod elicit;
 pub mod http;
 mod mcp_tasks;

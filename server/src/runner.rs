@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::execution::{Command, Refusal};
+use actbook_engine::execution::Command;
 use actbook_engine::id::{StepNo, StreamId, TenantId};
+use actbook_engine::refusal::Refusal;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -173,14 +174,13 @@ impl Runner {
     pub async fn claim(&self, stream: StreamId, toolset: Digest) -> Result<ClaimResult, Error> {
         loop {
             match self.try_claim(stream, toolset).await {
-                Err(Error::Ledger(ledger::Error::Refused(refusal)))
-                    if refusal.code == "claimed_by_another" => {}
+                Err(Error::Ledger(ledger::Error::Refused(Refusal::ClaimedByAnother))) => {}
                 claimed => return claimed,
             }
         }
     }
 
-    /// One attempt to claim; refused as `claimed_by_another` if another node was faster.
+    /// One attempt to claim; refused with `ClaimedByAnother` if another node was faster.
     async fn try_claim(&self, stream: StreamId, toolset: Digest) -> Result<ClaimResult, Error> {
         let (refusal, driver, after, ended) = self.0.ledger.with_execution(stream, |execution| {
             // An execution that is stopping makes no more calls, so it needs no tools.
@@ -239,11 +239,7 @@ impl Runner {
 /// The refusal to drive an execution that was started with another toolset: another project's process on
 /// the same database must not run the plan with the wrong tools. `project`: that of the execution.
 pub fn other_toolset(project: Option<&str>) -> Refusal {
-    let message = "this execution was started with other definitions of its servers";
-    let message =
-        project.map_or(message.to_owned(), |project| format!("{message}, in the project {project}"));
-    let cure = "go to the folder it was started from, or name its config with --config; `--here` with `resume`, `undo` or `rerun` goes on with those of this place";
-    Refusal::new("other_place", message, cure)
+    Refusal::OtherToolset { project: project.map(str::to_owned) }
 }
 
 /// What came of an attempt to claim an execution.

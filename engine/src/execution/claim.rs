@@ -3,10 +3,11 @@
 
 use serde_json::Value;
 
-use super::command::{ActionFacts, AgentReport, Refusal};
+use super::command::{ActionFacts, AgentReport};
 use super::evolve::Execution;
 use super::state::StepState;
 use crate::id::{NodeId, StepNo};
+use crate::refusal::{ClaimExpiry, Refusal};
 
 /// How long a claim lasts after it was made or renewed, in milliseconds.
 pub const CLAIM_DURATION_MS: i64 = 15 * 60 * 1000;
@@ -60,19 +61,15 @@ pub(super) fn check_claim(execution: &Execution, no: StepNo, by: &Reporter) -> R
     if by.is_person || (by.takes_over && has_lapsed) {
         return Ok(ReportEffect::MovesStep);
     }
-    let id = execution.step_id(no);
-    let message = format!("step `{id}` was started by {}, not by you ({})", claim.holder, by.holder);
-    let cure = if has_departed {
-        "that agent's connection has ended: report with `take_over: true` and say why".to_owned()
+    let expiry = if has_departed {
+        ClaimExpiry::HolderDeparted
     } else if has_lapsed {
-        "that claim has lapsed: report with `take_over: true` and say why".to_owned()
+        ClaimExpiry::Lapsed
     } else {
-        let left_s = (claim.until_ms - by.at_ms + 999) / 1000;
-        format!(
-            "leave it to them; their claim lapses in {left_s} s, and then `take_over: true` takes it over"
-        )
+        ClaimExpiry::LapsesIn { seconds: (claim.until_ms - by.at_ms + 999) / 1000 }
     };
-    Err(Refusal::new("claimed", message, cure))
+    let (holder, reporter) = (claim.holder.clone(), by.holder.clone());
+    Err(Refusal::Claimed { step: execution.step_id(no), holder, reporter, expiry })
 }
 
 impl StepState {

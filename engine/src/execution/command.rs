@@ -1,4 +1,4 @@
-//! Commands to an execution, and the refusal of one.
+//! Commands to an execution.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ use crate::chain::Digest;
 use crate::event::ReportedStatus;
 use crate::id::{Epoch, NodeId, Position};
 use crate::policy::{ErrorCategory, StepAnswer};
+use crate::refusal::Refusal;
 
 /// A command to an execution: from its driver, from a caller, or about a call that was made.
 #[derive(Clone, Debug)]
@@ -208,14 +209,11 @@ impl ActionFacts {
     /// Serialises the facts; refused where the confidence is not from 0 to 1, or the payload too large.
     pub fn to_payload(&self) -> Result<Vec<u8>, Refusal> {
         if self.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
-            let message = "the confidence is a number from 0 to 1";
-            return Err(Refusal::new("invalid_confidence", message, "0 is a guess, 1 is certain"));
+            return Err(Refusal::InvalidConfidence);
         }
         let payload = serde_json::to_vec(self).expect("texts, numbers and JSON values always serialise");
         if payload.len() > FACTS_BYTES_MAX {
-            let message = format!("{} bytes are too much to record at once", payload.len());
-            let cure = format!("keep it below {FACTS_BYTES_MAX} bytes; name a file instead of quoting it");
-            return Err(Refusal::new("too_large", message, cure));
+            return Err(Refusal::FactsTooLarge { bytes: payload.len(), bytes_max: FACTS_BYTES_MAX });
         }
         Ok(payload)
     }
@@ -245,20 +243,5 @@ impl Command {
             | Self::AcceptTask { .. }
             | Self::ErasePayloads => None,
         }
-    }
-}
-
-/// Why a command is refused: a stable code, a sentence, and what to do instead (`cure`).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    pub code: &'static str,
-    pub message: String,
-    pub cure: String,
-}
-
-impl Refusal {
-    pub fn new(code: &'static str, message: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { code, message: message.into(), cure: cure.into() }
     }
 }

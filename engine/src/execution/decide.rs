@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::attempt::Attempt;
 use super::call_ending::CallEnding;
-use super::command::{Command, Refusal, ReportedOutcome};
+use super::command::{Command, ReportedOutcome};
 use super::due::{CallId, CallKind};
 use super::evolve::Execution;
 use super::follow::{LoadedPayloads, MissingPayloads};
@@ -21,9 +21,11 @@ use super::state::{ApprovalGate, Phase};
 use super::{NewEvent, record};
 use crate::chain::Digest;
 use crate::event::*;
-use crate::id::{Epoch, ExecutionId, NodeId, Position, StepNo};
+use crate::id::{Epoch, ExecutionId, NodeId, Position, StepId, StepNo};
 use crate::plan::Plan;
 use crate::policy::{ErrorCategory, Outcome, StepAnswer, StepStatus};
+use crate::refusal::{ExecutionStage, Refusal, StatusAction, StepSuggestion};
+use crate::spelling::nearest;
 use crate::tool_policy::ToolPolicies;
 
 /// What an execution's first entry records of the config at its start.
@@ -103,14 +105,14 @@ pub fn decide(
         | Command::Reject { step, replies_to: Some(asked_at), .. }
             if !is_still_asked(execution, step.as_deref(), *asked_at) =>
         {
-            Err(stale_question())
+            Err(Refusal::StaleQuestion)
         }
         Command::Approve { step, reason, .. } => answer_approval(execution, step.as_deref(), reason, true),
         Command::Reject { step, reason, .. } => answer_approval(execution, step.as_deref(), reason, false),
         Command::Decide { step, replies_to: Some(asked_at), .. }
             if !is_still_asked(execution, Some(step), *asked_at) =>
         {
-            Err(stale_question())
+            Err(Refusal::StaleQuestion)
         }
         Command::Decide {
             step,
@@ -152,31 +154,22 @@ fn is_still_asked(execution: &Execution, step: Option<&str>, asked_at: Position)
     execution.plan.find_step(step).is_none_or(|no| execution.asked_at(Some(no)) == Some(asked_at))
 }
 
-/// The refusal of an answer to a question that is no longer open.
-fn stale_question() -> Refusal {
-    let message = "the question was answered or replaced meanwhile";
-    Refusal::new("stale_question", message, "nothing was decided; `show` it: it says what it asks now")
-}
-
 /// Refuses a command whose epoch is not the current one: another process has become the driver.
 fn check_driver(execution: &Execution, epoch: Epoch) -> Result<Vec<NewEvent>, Refusal> {
     if epoch != execution.epoch {
-        let message = "another process drives this execution";
-        return Err(Refusal::new("not_the_driver", message, "watch it instead"));
+        return Err(Refusal::NotTheDriver);
     }
     Ok(Vec::new())
 }
 
 /// The refusal of a command that the execution's status does not allow.
-pub(super) fn wrong_status_refusal(execution: &Execution, verb: &str) -> Refusal {
-    let status = execution.status();
-    let cure = match execution.ended {
-        Some(_) if execution.can_undo() && !execution.erased => "start a new one, or `undo` this one",
-        Some(_) => "start a new one",
-        None if execution.phase == Phase::Unwind && !execution.paused => "`pause` it, or answer what it asks",
-        None => "`show` it: it says what can be done now",
+pub(super) fn wrong_status_refusal(execution: &Execution, action: StatusAction) -> Refusal {
+    let stage = match execution.ended {
+        Some(_) => ExecutionStage::Ended { can_undo: execution.can_undo() && !execution.erased },
+        None if execution.phase == Phase::Unwind && !execution.paused => ExecutionStage::Unwinding,
+        None => ExecutionStage::Unfinished,
     };
-    Refusal::new("does_not_fit", format!("cannot {verb}: the execution is {status}"), cure)
+    Refusal::WrongStatus { action, status: execution.status(), stage }
 }
 
 /// Makes `node` the driver. The former driver's open calls become unknown, except those proven unsent.
@@ -187,8 +180,7 @@ fn claim(
     unsent: &BTreeSet<CallId>,
 ) -> Result<Vec<NewEvent>, Refusal> {
     if expected_epoch != execution.epoch || execution.ended.is_some() {
-        let message = "another process was faster to take it up";
-        return Err(Refusal::new("claimed_by_another", message, "look again who drives"));
+        return Err(Refusal::ClaimedByAnother);
     }
     let mut events = vec![driver_changed_event(execution, node)];
     // A call that its server runs as a task of its own is not lost with the process that made it.
@@ -338,7 +330,7 @@ fn move_pin(execution: &Execution, tool: &str, digest: Digest) -> Result<Vec<New
 /// Pauses the execution; refused where it has ended or is paused.
 fn pause(execution: &Execution, reason: &Option<String>) -> Result<Vec<NewEvent>, Refusal> {
     if execution.ended.is_some() || execution.paused {
-        return Err(wrong_status_refusal(execution, "pause"));
+        return Err(wrong_status_refusal(execution, StatusAction::Pause));
     }
     Ok(vec![Paused { reason: reason.clone() }.into()])
 }
@@ -346,7 +338,7 @@ fn pause(execution: &Execution, reason: &Option<String>) -> Result<Vec<NewEvent>
 /// Ends a pause; refused where the execution is not paused.
 pub(super) fn resume(execution: &Execution) -> Result<Vec<NewEvent>, Refusal> {
     if !execution.paused || execution.ended.is_some() {
-        return Err(wrong_status_refusal(execution, "resume"));
+        return Err(wrong_status_refusal(execution, StatusAction::Resume));
     }
     Ok(vec![Resumed {}.into()])
 }
@@ -354,7 +346,7 @@ pub(super) fn resume(execution: &Execution) -> Result<Vec<NewEvent>, Refusal> {
 /// Cancels the execution; refused where it has ended, is being stopped or unwinds.
 pub(super) fn cancel(execution: &Execution, reason: &Option<String>) -> Result<Vec<NewEvent>, Refusal> {
     if execution.ended.is_some() || execution.is_stopping() {
-        return Err(wrong_status_refusal(execution, "cancel"));
+        return Err(wrong_status_refusal(execution, StatusAction::Cancel));
     }
     Ok(vec![CancelAsked { reason: reason.clone() }.into()])
 }
@@ -395,7 +387,7 @@ fn find_approval_target(execution: &Execution, step: Option<&str>) -> Result<App
         return Ok(if is_unwinding { ApprovalTarget::AddedUndoCalls } else { ApprovalTarget::Undo });
     }
     if execution.ended.is_some() || execution.is_stopping() {
-        return Err(wrong_status_refusal(execution, "approve or reject"));
+        return Err(wrong_status_refusal(execution, StatusAction::Approve));
     }
     if let Some(step) = step {
         let no = find_step(execution, step)?;
@@ -411,43 +403,35 @@ fn find_approval_target(execution: &Execution, step: Option<&str>) -> Result<App
     Err(nothing_to_approve(execution))
 }
 
-/// The refusal of an approval that nothing waits for; its cure names the steps that do wait.
+/// The refusal of an approval that nothing waits for, with the steps that do wait.
 fn nothing_to_approve(execution: &Execution) -> Refusal {
-    let waiting =
+    let awaiting =
         execution.step_numbers().filter(|no| execution.step(*no).status() == StepStatus::AwaitingApproval);
-    let names: Vec<String> = waiting.map(|no| format!("`{}`", execution.plan.step(no).id)).collect();
-    let cure = if names.is_empty() {
-        "`show` it: it says what waits".to_owned()
-    } else {
-        format!("name the step: {}", names.join(", "))
-    };
-    Refusal::new("nothing_to_approve", "that does not wait for an approval", cure)
+    Refusal::NothingToApprove { awaiting: awaiting.map(|no| execution.step_id(no)).collect() }
 }
 
 /// The number of the step with this id; refused, with the nearest id, where the plan has none.
 pub(super) fn find_step(execution: &Execution, step: &str) -> Result<StepNo, Refusal> {
     execution.plan.find_step(step).ok_or_else(|| {
-        let ids: Vec<&str> = execution.plan.steps.iter().map(|step| step.id.as_str()).collect();
-        let cure = match crate::analysis::nearest(step, ids.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("its steps: {}", ids.iter().take(20).copied().collect::<Vec<_>>().join(", ")),
+        let ids = || execution.plan.steps.iter().map(|step| &step.id);
+        let suggestion = match nearest(step, ids().map(StepId::as_str)) {
+            Some(near) => StepSuggestion::Nearest(StepId::new(near)),
+            None => StepSuggestion::Known(ids().take(REFUSAL_STEPS_MAX).cloned().collect()),
         };
-        Refusal::new("no_such_step", format!("the plan has no step `{step}`"), cure)
+        Refusal::NoSuchStep { step: step.to_owned(), suggestion }
     })
 }
+
+/// Most steps that a refusal lists.
+pub(super) const REFUSAL_STEPS_MAX: usize = 20;
 
 /// Erases the payloads; refused before the end, and while an undo waits for its approval.
 fn erase_payloads(execution: &Execution) -> Result<Vec<NewEvent>, Refusal> {
     if execution.ended.is_none() {
-        return Err(Refusal::new(
-            "not_ended",
-            "only ended executions can be erased",
-            "wait for its end, or cancel it",
-        ));
+        return Err(Refusal::EraseBeforeEnd);
     }
     if execution.awaits_undo_approval() {
-        let message = "its undo waits for a yes, and needs what would be erased";
-        return Err(Refusal::new("awaits_approval", message, "`approve` or `reject` it first"));
+        return Err(Refusal::EraseBeforeUndoApproval);
     }
     if execution.erased {
         return Ok(Vec::new());

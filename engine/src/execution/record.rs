@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use super::NewEvent;
 use super::attempt::Attempt;
 use super::claim::{self, CLAIM_DURATION_MS, ReportEffect, Reporter};
-use super::command::{ActionFacts, AgentReport, FACTS_BYTES_MAX, Refusal, ReportedOutcome};
-use super::decide::{cancel, find_step, record_call_outcome, resume, to_json_bytes, wrong_status_refusal};
+use super::command::{ActionFacts, AgentReport, FACTS_BYTES_MAX, ReportedOutcome};
+use super::decide::{
+    REFUSAL_STEPS_MAX, cancel, find_step, record_call_outcome, resume, to_json_bytes, wrong_status_refusal,
+};
 use super::due::{CallId, CallKind};
 use super::evolve::Execution;
 use super::state::Phase;
 use super::unwind::effect_remains;
 use crate::event::*;
-use crate::id::StepNo;
-use crate::policy::EndStatus;
+use crate::id::{StepId, StepNo};
+use crate::policy::{ActingDecision, EndStatus};
+use crate::refusal::{AwaitedReport, DecisionPart, Refusal, StatusAction, UndoByHandProblem};
 use crate::spelling::nearest;
 
 /// Longest decision and longest reason, in bytes: both are stored in the entry itself, not as a payload.
 const DECISION_BYTES_MAX: usize = 8 * 1024;
-/// The decisions that have an effect: `stop` cancels, `continue` resumes.
-const STOP: &str = "stop";
-const CONTINUE: &str = "continue";
 
 /// The events of an agent's report on its step or compensation; its facts come first, in the same append.
 pub(super) fn record_report(
@@ -74,8 +74,7 @@ fn action_event(
 /// Refuses to record in an erased execution: its salt is gone, so no further payload can be stored.
 fn check_not_erased(execution: &Execution) -> Result<(), Refusal> {
     if execution.erased {
-        let message = "`cleanup` has erased this execution, and nothing is kept of it any more";
-        return Err(Refusal::new("erased", message, "record it without an execution"));
+        return Err(Refusal::RecordInErased);
     }
     Ok(())
 }
@@ -96,13 +95,16 @@ pub(super) fn record_decision(
         check_not_erased(execution)?;
     }
     if payload.as_ref().is_some_and(|payload| payload.len() > FACTS_BYTES_MAX) {
-        return Err(too_large("the details", FACTS_BYTES_MAX));
+        let part = DecisionPart::Details;
+        return Err(Refusal::DecisionTooLarge { part, bytes_max: FACTS_BYTES_MAX });
     }
     let effect = match parse_acting_decision(decision)? {
-        Some(STOP) => cancel(execution, reason)?,
-        Some(_) if execution.paused => resume(execution)?,
-        Some(_) if execution.ended.is_some() => return Err(wrong_status_refusal(execution, CONTINUE)),
-        Some(_) | None => Vec::new(),
+        Some(ActingDecision::Stop) => cancel(execution, reason)?,
+        Some(ActingDecision::Continue) if execution.paused => resume(execution)?,
+        Some(ActingDecision::Continue) if execution.ended.is_some() => {
+            return Err(wrong_status_refusal(execution, StatusAction::Continue));
+        }
+        Some(ActingDecision::Continue) | None => Vec::new(),
     };
     let event = DecisionRecorded {
         step: no.map(|no| execution.step_id(no)),
@@ -115,20 +117,18 @@ pub(super) fn record_decision(
     Ok(events)
 }
 
-/// `STOP` or `CONTINUE`, in any letter case and with or without a full stop; `None`: free text. A single word
+/// `stop` or `continue`, in any letter case and with or without a full stop; `None`: free text. A single word
 /// that nearly matches is refused, because as free text it would silently have no effect.
-fn parse_acting_decision(decision: &str) -> Result<Option<&'static str>, Refusal> {
+fn parse_acting_decision(decision: &str) -> Result<Option<ActingDecision>, Refusal> {
+    let all = || ActingDecision::ALL.iter().copied();
     let word = decision.trim().trim_end_matches(['.', '!']);
-    let matched = [STOP, CONTINUE].into_iter().find(|acting| acting.eq_ignore_ascii_case(word));
+    let matched = all().find(|acting| acting.as_str().eq_ignore_ascii_case(word));
     if matched.is_some() || word.contains(char::is_whitespace) {
         return Ok(matched);
     }
-    match nearest(word, [STOP, CONTINUE]) {
-        Some(near) => {
-            let message = format!("`{decision}` would only be kept, and nothing would follow from it");
-            let cure = format!("did you mean `{near}`? To keep a remark, say it in more than one word");
-            Err(Refusal::new("unclear_decision", message, cure))
-        }
+    let near = nearest(word, all().map(ActingDecision::as_str));
+    match all().find(|acting| Some(acting.as_str()) == near) {
+        Some(nearest) => Err(Refusal::UnclearDecision { decision: decision.to_owned(), nearest }),
         None => Ok(None),
     }
 }
@@ -136,14 +136,10 @@ fn parse_acting_decision(decision: &str) -> Result<Option<&'static str>, Refusal
 /// Refuses a decision or a reason that is too long.
 fn check_length(text: &str) -> Result<(), Refusal> {
     if text.len() > DECISION_BYTES_MAX {
-        return Err(too_large("a decision and its reason", DECISION_BYTES_MAX));
+        let part = DecisionPart::Text;
+        return Err(Refusal::DecisionTooLarge { part, bytes_max: DECISION_BYTES_MAX });
     }
     Ok(())
-}
-
-fn too_large(what: &str, limit: usize) -> Refusal {
-    let cure = "say it in short, and name a file for the rest";
-    Refusal::new("too_large", format!("{what} may have {limit} bytes at most"), cure)
 }
 
 /// The events of an agent's statement that it undid a step itself, or failed to. Where the plan's own
@@ -206,29 +202,26 @@ fn failed_report(facts: &ActionFacts) -> AgentReport {
 
 /// Refuses an undo by hand: with nothing to undo, while the execution runs forward, or before its dependents.
 fn check_undo_by_hand(execution: &Execution, no: StepNo) -> Result<(), Refusal> {
-    let (spec, state) = (execution.plan.step(no), execution.step(no));
+    let (step, state) = (execution.step_id(no), execution.step(no));
     let is_unwinding = execution.phase == Phase::Unwind && execution.stop.is_none();
-    let refused = |message: String, cure: String| Err(Refusal::new("out_of_order", message, cure));
-    if state.attempts_to_undo(execution.rules(no)).is_empty() {
-        let message = format!("nothing of step `{}` stands: it is {}", spec.id, state.status());
-        return refused(message, list_effects(execution));
+    let refused = |problem: UndoByHandProblem| Err(Refusal::UndoByHandNotAllowed(problem));
+    if !may_have_effect(execution, no) {
+        let with_effect = execution.step_numbers().filter(|no| may_have_effect(execution, *no));
+        let (status, others) = (state.status(), first_step_ids(execution, with_effect));
+        return refused(UndoByHandProblem::NoEffect { step, status, others });
     }
     if execution.ended.is_none() && !is_unwinding {
-        let message = format!("the execution is {}, and goes forward", execution.status());
-        return refused(message, "stop it first, or `undo` it, and then compensate".to_owned());
+        return refused(UndoByHandProblem::GoesForward { status: execution.status() });
     }
     if state.is_compensation_open() {
-        let message = format!("actbook itself is undoing step `{}`", spec.id);
-        return refused(message, "wait for its end".to_owned());
+        return refused(UndoByHandProblem::UndoneByActbook { step });
     }
     if has_open_work(execution, no) {
-        let message = format!("step `{}` has not come to rest", spec.id);
-        return refused(message, "wait for its end, or report it".to_owned());
+        return refused(UndoByHandProblem::InProgress { step });
     }
     let dependents = undoable_dependents(execution, no);
     if !dependents.is_empty() {
-        let message = format!("step `{}` is undone after what depends on it", spec.id);
-        return refused(message, format!("first compensate {}", dependents.join(", ")));
+        return refused(UndoByHandProblem::DependentsFirst { step, dependents });
     }
     Ok(())
 }
@@ -253,19 +246,8 @@ fn is_undoable(execution: &Execution, no: StepNo) -> bool {
     may_have_effect(execution, no) && !irreversible && !execution.step(no).undo.left_in_place
 }
 
-/// The part of a refusal that lists the steps with an effect to undo.
-fn list_effects(execution: &Execution) -> String {
-    let steps: Vec<String> =
-        quoted_step_ids(execution, execution.step_numbers().filter(|no| may_have_effect(execution, *no)));
-    if steps.is_empty() {
-        "nothing that ran is left to compensate".to_owned()
-    } else {
-        format!("what may have run: {}", steps.join(", "))
-    }
-}
-
-/// The quoted ids of the steps that depend on this one, directly or not, and are to be undone first.
-fn undoable_dependents(execution: &Execution, no: StepNo) -> Vec<String> {
+/// The first of the steps that depend on this one, directly or not, and are to be undone before it.
+fn undoable_dependents(execution: &Execution, no: StepNo) -> Vec<StepId> {
     let mut found = std::collections::BTreeSet::new();
     let mut queue = vec![no];
     while let Some(step) = queue.pop() {
@@ -275,16 +257,13 @@ fn undoable_dependents(execution: &Execution, no: StepNo) -> Vec<String> {
             }
         }
     }
-    quoted_step_ids(execution, found.into_iter().filter(|other| is_undoable(execution, *other)))
+    first_step_ids(execution, found.into_iter().filter(|other| is_undoable(execution, *other)))
 }
 
-/// The first ids of these steps, in backquotes.
-fn quoted_step_ids(execution: &Execution, steps: impl Iterator<Item = StepNo>) -> Vec<String> {
-    steps.take(QUOTED_STEPS_MAX).map(|no| format!("`{}`", execution.plan.step(no).id)).collect()
+/// The ids of the first of these steps, as many as a refusal lists.
+fn first_step_ids(execution: &Execution, steps: impl Iterator<Item = StepNo>) -> Vec<StepId> {
+    steps.take(REFUSAL_STEPS_MAX).map(|no| execution.step_id(no)).collect()
 }
-
-/// Most step ids that a refusal lists.
-const QUOTED_STEPS_MAX: usize = 20;
 
 /// The events of a report that counts; refused where the step waits for no such report.
 fn report_events(
@@ -369,21 +348,14 @@ fn record_late_report(
 
 /// The refusal of a report that the step does not wait for.
 fn nothing_to_record(execution: &Execution, no: StepNo) -> Refusal {
-    let (spec, state) = (execution.plan.step(no), execution.step(no));
-    let message = format!("nothing to record for step `{}`: it is {}", spec.id, state.status());
-    let waiting: Vec<String> = execution
-        .index
-        .open_agent_calls
-        .iter()
-        .map(|call| format!("`{}`", execution.plan.step(call.step).id))
-        .collect();
-    let cure = match (execution.open_agent_call(no).map(|call| call.kind), waiting.is_empty()) {
-        (Some(CallKind::Compensation), _) => "say `compensated` or `failed`".to_owned(),
-        (Some(_), _) => "say `succeeded` or `failed`".to_owned(),
-        (None, true) => "no step waits for its agent; `show` the execution".to_owned(),
-        (None, false) => format!("steps that wait for their agent: {}", waiting.join(", ")),
+    let waiting = || execution.index.open_agent_calls.iter().map(|call| execution.step_id(call.step));
+    let awaited = match execution.open_agent_call(no).map(|call| call.kind) {
+        Some(CallKind::Compensation) => AwaitedReport::Compensation,
+        Some(CallKind::Run | CallKind::Probe) => AwaitedReport::Outcome,
+        None if waiting().next().is_some() => AwaitedReport::OtherSteps(waiting().collect()),
+        None => AwaitedReport::None,
     };
-    Refusal::new("not_awaited", message, cure)
+    Refusal::NotAwaited { step: execution.step_id(no), status: execution.step(no).status(), awaited }
 }
 
 /// Whether the step's last compensation is an agent's that became unknown and was not reported since.

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::command::Refusal;
+use crate::refusal::{Refusal, ReplyProblem};
 
 /// Completes a reply to MCP's format, keyed as the tool's `inputRequests`; refused where keys are missing or
 /// unknown.
@@ -11,7 +11,7 @@ pub(super) fn complete_reply(question: &Value, given: &Value) -> Result<Value, R
     let no_requests = Map::new();
     let asked = question.get("inputRequests").and_then(Value::as_object).unwrap_or(&no_requests);
     let Value::Object(given) = given else {
-        return Err(reply_refusal("the reply is a JSON object", asked));
+        return Err(reply_refusal(ReplyProblem::NotAnObject, asked));
     };
     let is_keyed = !given.is_empty() && given.keys().all(|key| asked.contains_key(key));
     let replies: Map<String, Value> = match (asked.len(), asked.keys().next()) {
@@ -21,11 +21,11 @@ pub(super) fn complete_reply(question: &Value, given: &Value) -> Result<Value, R
         }
         (_, _) => given.iter().map(|(key, value)| (key.clone(), wrap_form_reply(value))).collect(),
     };
-    if let Some(unasked) = replies.keys().find(|key| !asked.contains_key(*key)) {
-        return Err(reply_refusal(&format!("nothing was asked under `{unasked}`"), asked));
+    if let Some(key) = replies.keys().find(|key| !asked.contains_key(*key)) {
+        return Err(reply_refusal(ReplyProblem::NotAsked { key: key.clone() }, asked));
     }
-    if let Some(left) = asked.keys().find(|key| !replies.contains_key(*key)) {
-        return Err(reply_refusal(&format!("`{left}` has no reply"), asked));
+    if let Some(key) = asked.keys().find(|key| !replies.contains_key(*key)) {
+        return Err(reply_refusal(ReplyProblem::NoReply { key: key.clone() }, asked));
     }
     Ok(Value::Object(replies))
 }
@@ -36,8 +36,7 @@ fn wrap_form_reply(value: &Value) -> Value {
     if is_full_result { value.clone() } else { json!({ "action": "accept", "content": value }) }
 }
 
-/// The refusal of a reply; its cure lists the keys that the tool asked for.
-fn reply_refusal(message: &str, asked: &Map<String, Value>) -> Refusal {
-    let keys: Vec<String> = asked.keys().map(|key| format!("`{key}`")).collect();
-    Refusal::new("reply_does_not_fit", message, format!("it asks under {}", keys.join(", ")))
+/// The refusal of a reply, with the keys that the tool asked for.
+fn reply_refusal(problem: ReplyProblem, asked: &Map<String, Value>) -> Refusal {
+    Refusal::ReplyDoesNotFit { problem, asked: asked.keys().cloned().collect() }
 }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{Event, PlanRef};
 use actbook_engine::execution::{
-    CallId, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Refusal,
-    Rejection, StartContext, build_start_event, decide, evolve, follow, initial_state,
+    CallId, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Rejection,
+    StartContext, build_start_event, decide, evolve, follow, initial_state,
 };
 use actbook_engine::id::{Epoch, ExecutionId, NodeId, PlanId, Position};
 use actbook_engine::plan::Plan;
+use actbook_engine::refusal::Refusal;
 use actbook_engine::tool_policy::ToolPolicies;
 use serde_json::Value;
 

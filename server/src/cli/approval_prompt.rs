@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Stdin};
 use actbook::error::Error;
 use actbook::service::view::{AnswerOption, QuestionKind};
 use actbook::service::{ExecutionWatcher, PersonQuestion, QuestionMedium};
+use actbook_engine::refusal::Refusal;
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -111,7 +112,7 @@ async fn submit_reply(
         let executions = session.service.executions();
         match executions.answer_question(&session.caller, question, option, reason).await {
             Ok(_) => true,
-            Err(error) if error.code == "stale_question" => false,
+            Err(error) if matches!(error.refusal(), Some(Refusal::StaleQuestion)) => false,
             Err(error) => return Err(error),
         }
     };

@@ -5,6 +5,7 @@ use actbook::error::Error;
 use actbook::service::view::StepView;
 use actbook::service::{ActionFacts, ActionRecord, DriveState, Driver, FoundExecution};
 use actbook_engine::policy::{ExecutionStatus, StepAnswer};
+use actbook_engine::refusal::Refusal;
 
 use super::args::{DecideArgs, RecordArgs, UnsettledKind};
 use super::foreground::{self, Events, Goal};
@@ -243,8 +244,10 @@ pub async fn undo(
     let found = session.service.executions().find(id).await?;
     match session.service.executions().undo(&session.caller, id, reason).await {
         Ok(_) => {}
-        Err(refused) if refused.code == "already_undoing" && found.status != ExecutionStatus::Blocked => {}
-        Err(refused) => return Err(refused),
+        Err(error)
+            if matches!(error.refusal(), Some(Refusal::AlreadyUndoing))
+                && found.status != ExecutionStatus::Blocked => {}
+        Err(error) => return Err(error),
     }
     drive_or_hand_over(session, &found, here, detach, Goal::Undo).await
 }

@@ -15,11 +15,12 @@ use std::sync::{Arc, Weak};
 use actbook_engine::chain::{self, EntryParts};
 use actbook_engine::event::Event;
 use actbook_engine::execution::{
-    self, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Refusal,
-    Rejection, build_start_event, decide, evolve, follow,
+    self, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Rejection,
+    build_start_event, decide, evolve, follow,
 };
 use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
+use actbook_engine::refusal::Refusal;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -420,7 +421,7 @@ impl PendingState {
 }
 
 fn no_such_execution() -> Error {
-    Refusal::new("no_such_execution", "there is no such execution", "`actbook list` shows them").into()
+    Refusal::NoSuchExecution.into()
 }
 
 impl LedgerRequest for StartRequest {

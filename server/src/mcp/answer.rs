@@ -26,7 +26,7 @@ use super::cures;
 use super::text::{AnswerText, Suggestion};
 use crate::error::Error;
 use crate::service::quote::{self, quoted};
-use crate::service::view::{ExecutionView, QuestionKind, RecordView, StepView, WaitingView};
+use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, RecordView, StepView, WaitingView};
 use crate::service::{Brief, Durations};
 
 /// Up to this many steps are shown; of a longer plan, pending and finished steps are left out first.
@@ -122,7 +122,7 @@ pub fn undrivable_execution_answer(view: &ExecutionView, route: ApprovalRoute, w
 pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer {
     let mut answer =
         render_execution(view, suggestions::execution_suggestions(view, ApprovalRoute::CommandLine));
-    let cure = cures::cure_for_agent(error.code, &error.cure);
+    let cure = cures::cure_for_agent(error);
     let note = format!("{}; {cure}", quote::line(&error.message, MESSAGE_CHARS_MAX));
     answer.text.push_str(&format!("\nNote: the question was not answered: {note}"));
     answer.structured["note"] = json!(note);
@@ -135,7 +135,7 @@ fn render_execution(view: &ExecutionView, next: Vec<Suggestion>) -> AgentAnswer 
     let mut structured = serde_json::to_value(view).unwrap_or_default();
     structured["steps"] = json!(steps);
     structured["next"] = json!(next);
-    rename_options_to_actions(&mut structured["waiting"]);
+    rename_options_to_actions(&mut structured["waiting"], &view.waiting);
     let blockers = structured.get_mut("blockers").and_then(Value::as_array_mut);
     blockers.into_iter().flatten().for_each(|note| clip_value(&mut note["value"]));
     if left_out > 0 {
@@ -147,14 +147,19 @@ fn render_execution(view: &ExecutionView, next: Vec<Suggestion>) -> AgentAnswer 
     AgentAnswer { structured, text: execution_text(view, &next) }
 }
 
-/// Rewrites the options of open questions as `control` spells its actions.
-pub fn rename_options_to_actions(waiting: &mut Value) {
-    let options = waiting.as_array_mut().into_iter().flatten();
-    let options = options.filter_map(|question| question["options"].as_array_mut());
-    for option in options.flatten() {
-        if let Value::String(text) = option {
-            *text = cures::to_action_spelling(text);
-        }
+/// Names the options of the open questions as agents give them; `structured` is the serialised `waiting`.
+fn rename_options_to_actions(structured: &mut Value, waiting: &[WaitingView]) {
+    for (question, waiting) in structured.as_array_mut().into_iter().flatten().zip(waiting) {
+        let names: Vec<&str> = waiting.options.iter().map(|option| option_name(*option)).collect();
+        question["options"] = json!(names);
+    }
+}
+
+/// An option as agents give it: the action of `control`, or the status of a report.
+fn option_name(option: AnswerOption) -> &'static str {
+    match option {
+        AnswerOption::Decide(answer) => cures::action_name(answer),
+        AnswerOption::Approve | AnswerOption::Reject | AnswerOption::Report(_) => option.as_str(),
     }
 }
 

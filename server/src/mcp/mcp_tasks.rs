@@ -183,6 +183,6 @@ fn unknown_mcp_task_error(error: &Error) -> ErrorData {
 
 /// A service error as a protocol error, with the cure for an agent.
 fn to_error_data(error: &Error) -> ErrorData {
-    let cure = cures::cure_for_agent(error.code, &error.cure);
+    let cure = cures::cure_for_agent(error);
     ErrorData::invalid_params(format!("{}: {}; {cure}", error.code, error.message), None)
 }

@@ -9,6 +9,7 @@ use actbook_engine::execution::{CallId, CallKind, Command, DueCall, DueWork, Pay
 use actbook_engine::id::{Epoch, NodeId, StreamId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::ExecutionStatus;
+use actbook_engine::refusal::Refusal;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
@@ -187,7 +188,7 @@ impl ExecutionDriver {
         loop {
             match self.inner.ledger.command(&self.inner.actor, self.stream, command.clone()).await {
                 Ok(progress) => return Ok(progress),
-                Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
+                Err(ledger::Error::Refused(Refusal::NotTheDriver)) => {
                     // The deadlines are the new driver's task.
                     let epoch = ledger::STALE_EPOCH;
                     return Ok(DriveState { epoch, due: DueWork::default(), ..progress.clone() });

@@ -10,6 +10,7 @@ use std::time::Duration;
 use actbook_engine::execution::{Command, due};
 use actbook_engine::id::StreamId;
 use actbook_engine::policy::ExecutionStatus;
+use actbook_engine::refusal::Refusal;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
@@ -105,7 +106,7 @@ impl BackgroundDriver {
     ) -> Result<(ExecutionView, Option<Error>), Error> {
         let other_place = match self.continue_execution(found.stream).await {
             Ok(_) => None,
-            Err(error) if error.code == "other_place" => Some(error),
+            Err(error) if matches!(error.refusal(), Some(Refusal::OtherToolset { .. })) => Some(error),
             Err(error) => return Err(error),
         };
         Ok((self.0.service.executions().view_stream(found.stream).await?, other_place))
@@ -137,7 +138,7 @@ impl BackgroundDriver {
         while let Some(claimed) = claims.join_next().await {
             match claimed {
                 Ok((_, Ok(result))) => taken += usize::from(result == ContinueResult::DrivenHere),
-                Ok((stream, Err(error))) if error.code == "other_place" => {
+                Ok((stream, Err(error))) if matches!(error.refusal(), Some(Refusal::OtherToolset { .. })) => {
                     self.0.other_toolset.lock().insert(stream);
                 }
                 Ok((_, Err(error))) => tracing::warn!("taking over an orphaned execution failed: {error}"),
@@ -258,12 +259,10 @@ impl BackgroundDriver {
             let driver = ledger::DRIVER_ACTOR.into();
             claimed = match service.ledger.command(&driver, stream, Command::Drive { epoch }).await {
                 Ok(progress) => DriveState { decided_at: decided, ..progress },
-                Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
-                    match self.claim(stream).await? {
-                        ClaimResult::Claimed(progress) => *progress,
-                        ClaimResult::DrivenElsewhere | ClaimResult::Ended => return Ok(()),
-                    }
-                }
+                Err(ledger::Error::Refused(Refusal::NotTheDriver)) => match self.claim(stream).await? {
+                    ClaimResult::Claimed(progress) => *progress,
+                    ClaimResult::DrivenElsewhere | ClaimResult::Ended => return Ok(()),
+                },
                 Err(error) => return Err(error.into()),
             };
         }

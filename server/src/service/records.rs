@@ -8,6 +8,7 @@ use actbook_engine::execution::{ActionFacts, AgentReport, Command, Reporter};
 use actbook_engine::id::{Position, StreamId};
 use actbook_engine::plan::{Finding, Plan};
 use actbook_engine::policy::ErrorCategory;
+use actbook_engine::refusal::Refusal;
 use serde_json::Value;
 
 use super::executions::Executions;
@@ -90,8 +91,8 @@ impl Executions<'_> {
             }
         };
         match self.command_and_settle(caller, id, command.clone()).await {
-            Err(refusal) if refusal.code == "claimed" => {
-                self.report_after_departure(caller, id, command, refusal).await
+            Err(error) if matches!(error.refusal(), Some(Refusal::Claimed { .. })) => {
+                self.report_after_departure(caller, id, command, error).await
             }
             result => result,
         }
@@ -176,7 +177,7 @@ impl Plans<'_> {
 
 impl Executions<'_> {
     /// Gives a command and waits until the driver has acted on it, so that the caller sees what is due next.
-    /// If the step is not due yet (`not_awaited`), waits for the driver once and tries again: a report may
+    /// If the step is not due yet (`NotAwaited`), waits for the driver once and tries again: a report may
     /// arrive before the driver has made its step due.
     pub(super) async fn command_and_settle(
         self,
@@ -187,7 +188,7 @@ impl Executions<'_> {
         let found = self.find(id).await?;
         let stream = found.stream;
         let progress = match self.command(caller, stream, command.clone()).await {
-            Err(error) if error.code == "not_awaited" => {
+            Err(error) if matches!(error.refusal(), Some(Refusal::NotAwaited { .. })) => {
                 self.wait_until_idle(stream, found.node.as_deref()).await?;
                 self.command(caller, stream, command).await
             }

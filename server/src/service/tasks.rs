@@ -10,6 +10,7 @@ use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
 use actbook_engine::plan::{Plan, Step, StepWork, duration_text};
 use actbook_engine::policy::StepStatus;
+use actbook_engine::refusal::Refusal;
 use actbook_engine::task::{self, TaskStatus};
 use serde::Serialize;
 use serde_json::Value;
@@ -141,7 +142,7 @@ impl Tasks<'_> {
         {
             match self.add_subtasks(&caller, &task, reference, plan).await {
                 // Another task has the subtask's id; the plan is saved nevertheless.
-                Err(error) if error.code == "task_exists" => {}
+                Err(error) if matches!(error.refusal(), Some(Refusal::TaskExists { .. })) => {}
                 added => added?,
             }
         }

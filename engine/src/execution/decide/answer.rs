@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::super::attempt::Attempt;
 use super::super::call_ending::CallEnding;
-use super::super::command::Refusal;
 use super::super::due::{CallId, CallKind};
 use super::super::evolve::Execution;
 use super::super::follow::{LoadedPayloads, MissingPayloads};
@@ -16,6 +15,7 @@ use crate::bind::ValueTemplate;
 use crate::event::{Decided, Event};
 use crate::id::StepNo;
 use crate::policy::{Outcome, StepAnswer};
+use crate::refusal::{AllowedAnswers, ArgumentsProblem, Refusal, StatusAction};
 
 /// What a caller may pass along with an answer.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ pub(super) fn answer_step(
         (Some(output), StepAnswer::Skip | StepAnswer::Happened) => output.clone(),
         (Some(output), StepAnswer::Retry) => complete_reply(execution, no, output, values)?,
         (Some(_), StepAnswer::DidNotHappen | StepAnswer::Compensate | StepAnswer::Abandon) => {
-            return Err(Rejection::Refused(output_not_allowed(answer)));
+            return Err(Rejection::Refused(Refusal::OutputNotAllowed { answer }));
         }
     };
     Ok(decided_events(execution, no, answer, reason, DecisionPayload::Output(&output)))
@@ -83,8 +83,7 @@ fn literal_arguments(arguments: &Value) -> Result<Value, Refusal> {
         return Ok(literal.clone());
     }
     let path = expression_path(arguments).unwrap_or_default();
-    let message = format!("`arguments{path}` holds `${{…}}`, and nothing is evaluated here");
-    Err(Refusal::new("does_not_fit", message, "give the value itself, or write `$${` for a plain `${`"))
+    Err(Refusal::ArgumentsNotAllowed(ArgumentsProblem::HoldExpression { path }))
 }
 
 /// The path of the first text with an unescaped `${`, such as `.to[0]`; `None` where there is none.
@@ -109,45 +108,31 @@ fn check_corrected_arguments(
     answer: StepAnswer,
     input: AnswerInput<'_>,
 ) -> Result<(), Refusal> {
-    let refused = |message: String, cure: &str| Err(Refusal::new("does_not_fit", message, cure));
-    let (id, state) = (&execution.plan.step(no).id, execution.step(no));
+    let refused = |problem: ArgumentsProblem| Err(Refusal::ArgumentsNotAllowed(problem));
+    let (step, state) = (execution.step_id(no), execution.step(no));
     if !matches!(answer, StepAnswer::Retry | StepAnswer::DidNotHappen) {
-        let message = format!("arguments do not go with `{answer}`");
-        return refused(message, "give them with `retry`");
+        return refused(ArgumentsProblem::AnswerTakesNone { answer });
     }
     if input.output.is_some() {
-        let message = "arguments and an output do not go together".to_owned();
-        return refused(message, "an output answers what the tool asked; give one of the two");
+        return refused(ArgumentsProblem::GivenWithOutput);
     }
     if execution.phase == Phase::Unwind {
-        let message = format!("step `{id}` is being undone, and its compensation's arguments are the plan's");
-        return refused(message, "undo it by hand and answer `happened`, or `skip` it");
+        return refused(ArgumentsProblem::StepIsUndone { step });
     }
     if execution.plan.step(no).tool().is_none() {
-        let message = format!("step `{id}` is an action and has no arguments");
-        return refused(message, "`retry` it without them, and tell its agent what to do");
+        return refused(ArgumentsProblem::StepHasNone { step });
     }
     let settled_now = state.last_counted_index().filter(|_| answer == StepAnswer::DidNotHappen);
     let stays_unknown = |(index, attempt): (usize, &Attempt)| {
         attempt.is_unknown() && settled_now != u32::try_from(index).ok()
     };
     if state.attempts.iter().enumerate().any(stays_unknown) {
-        let message =
-            format!("nobody knows whether step `{id}` took effect with the arguments that were sent");
-        return refused(message, "if it certainly did not, answer `did-not-happen` with these arguments");
+        return refused(ArgumentsProblem::EffectUnknown { step });
     }
     if !input.arguments.is_some_and(Value::is_object) {
-        let message = "a call's arguments are a JSON object".to_owned();
-        return refused(message, "give all of them, not only those that change");
+        return refused(ArgumentsProblem::NotAnObject);
     }
     Ok(())
-}
-
-/// The refusal of an output with an answer that takes none.
-fn output_not_allowed(answer: StepAnswer) -> Refusal {
-    let message = format!("an output does not go with `{answer}`");
-    let cure = "give one with `skip` or `happened`, or with `retry` where the tool asked something";
-    Refusal::new("does_not_fit", message, cure)
 }
 
 /// The full reply to the question of the step's tool: what an output with `retry` means.
@@ -158,7 +143,7 @@ fn complete_reply(
     values: &LoadedPayloads,
 ) -> Result<Value, Rejection> {
     let Some(question) = execution.step(no).open_question() else {
-        return Err(Rejection::Refused(output_not_allowed(StepAnswer::Retry)));
+        return Err(Rejection::Refused(Refusal::OutputNotAllowed { answer: StepAnswer::Retry }));
     };
     let Some(asked_value) = values.0.get(&question.position) else {
         return Err(Rejection::MissingPayloads(MissingPayloads(vec![question.position])));
@@ -216,7 +201,7 @@ fn give_up_compensation(execution: &Execution, step: StepNo) -> Event {
     CallEnding::new(Outcome::Unknown, None).into_event(execution, call)
 }
 
-/// The refusal of an answer that the step's state does not allow; its cure lists the allowed ones.
+/// The refusal of an answer that the step's state does not allow, with those that it does.
 pub(super) fn answer_not_allowed(
     execution: &Execution,
     no: StepNo,
@@ -224,17 +209,15 @@ pub(super) fn answer_not_allowed(
     allowed: &[StepAnswer],
 ) -> Refusal {
     if execution.ended.is_some() || execution.stop.is_some() {
-        return wrong_status_refusal(execution, "decide");
+        return wrong_status_refusal(execution, StatusAction::Decide);
     }
-    let (id, status) = (&execution.plan.step(no).id, execution.step(no).status());
-    let message = format!("`{answer}` does not fit: step `{id}` is {status}");
-    let allowed: Vec<&str> = allowed.iter().map(|answer| answer.as_str()).collect();
-    let cure = if allowed.is_empty() && execution.open_agent_call(no).is_some() {
-        "its agent reports it first: after `record … failed` it can be retried or skipped".to_owned()
-    } else if allowed.is_empty() {
-        "`show` the execution: it says what waits for an answer".to_owned()
+    let allowed = if !allowed.is_empty() {
+        AllowedAnswers::Listed(allowed.to_vec())
+    } else if execution.open_agent_call(no).is_some() {
+        AllowedAnswers::AfterReport
     } else {
-        format!("answers that fit: {}", allowed.join(", "))
+        AllowedAnswers::None
     };
-    Refusal::new("does_not_fit", message, cure)
+    let (step, status) = (execution.step_id(no), execution.step(no).status());
+    Refusal::AnswerNotAllowed { answer, step, status, allowed }
 }

@@ -1,7 +1,6 @@
 //! Requests to unwind: the unwinding starts, or waits for an approval that its caller may not give.
 
 use super::super::NewEvent;
-use super::super::command::Refusal;
 use super::super::evolve::Execution;
 use super::super::follow::{LoadedPayloads, undo_calls};
 use super::super::questions::allowed_answers;
@@ -10,6 +9,7 @@ use super::answer::answer_not_allowed;
 use super::{Rejection, find_step};
 use crate::event::{UndoAsked, UndoCall, UnwindProposed, UnwindStarted};
 use crate::policy::{OnFailure, StepAnswer};
+use crate::refusal::Refusal;
 
 /// Starts the unwinding, or proposes it where it needs an approval that the caller may not give.
 pub(super) fn undo(
@@ -45,23 +45,13 @@ pub(super) fn undo(
 /// Refuses an undo of an erased or already unwinding execution, and one with nothing to undo.
 fn check_can_undo(execution: &Execution) -> Result<(), Refusal> {
     if execution.erased {
-        let message = "its arguments and outputs were erased by `cleanup`, so nothing can be undone";
-        return Err(Refusal::new("erased", message, "undo by hand what `journal` shows"));
+        return Err(Refusal::UndoOfErased);
     }
     if execution.phase == Phase::Unwind && execution.ended.is_none() {
-        return Err(Refusal::new(
-            "already_undoing",
-            "it is being undone already",
-            "`watch` it, or answer what it asks",
-        ));
+        return Err(Refusal::AlreadyUndoing);
     }
     if !execution.can_undo() {
-        let message = "nothing that ran is left to undo";
-        let cure = match execution.ended {
-            Some(_) => "`show` it: the brief names what cannot be undone",
-            None => "`cancel` it to stop it",
-        };
-        return Err(Refusal::new("nothing_to_undo", message, cure));
+        return Err(Refusal::NothingToUndo { has_ended: execution.ended.is_some() });
     }
     Ok(())
 }

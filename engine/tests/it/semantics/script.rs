@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use actbook_engine::execution::{
-    ActionFacts, AgentReport, AnnotationKind, CallId, CallKind, Command, LoadedPayloads, Question, Refusal,
+    ActionFacts, AgentReport, AnnotationKind, CallId, CallKind, Command, LoadedPayloads, Question,
     ReportedOutcome, Reporter, brief, due, questions,
 };
 use actbook_engine::id::{Epoch, Position};
 use actbook_engine::plan::{Plan, parse_duration_ms};
 use actbook_engine::policy::{ErrorCategory, Outcome, StepStatus};
+use actbook_engine::refusal::Refusal;
 use actbook_engine::tool_policy::ToolPolicies;
 use serde_json::{Value, json};
 
@@ -81,7 +82,7 @@ impl ScriptRunner {
                 }
                 output
             }
-            Err(refusal) => format!("  refused: {}; {}\n", refusal.message, refusal.cure),
+            Err(refusal) => format!("  refused: {refusal}\n    {}: {refusal:?}\n", refusal.code()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actbook_engine::execution::Refusal;
+use actbook_engine::refusal::Refusal;
 
 use super::super::{CommandRequest, Error, KeyedReply, KeyedRequest, LedgerRequest, PublicId, RequestKey};
 use super::PendingState;
@@ -35,8 +35,7 @@ impl RequestKey {
         if found.digest == self.digest.0 {
             return Ok(found.result);
         }
-        let message = format!("the key `{}` was used for another request", self.key);
-        Err(Refusal::new("key_reused", message, "use a new key for a new request"))
+        Err(Refusal::KeyReused { key: self.key.clone() })
     }
 }
 

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use actbook_engine::event::{NoteDeleted, PayloadsErased};
-use actbook_engine::execution::{NewEvent, RecordedEvent, Refusal};
+use actbook_engine::execution::{NewEvent, RecordedEvent};
 use actbook_engine::id::{Position, StreamId};
 use actbook_engine::note::{self, NoteScope, PreviousNote};
+use actbook_engine::refusal::Refusal;
 use actbook_engine::{standalone_action, task};
 
 use super::super::{
@@ -267,18 +268,12 @@ fn note_stream_head(row: &notes::NoteRow) -> (StreamId, StreamHead) {
 /// Refuses to create a task that exists, or to change one that does not.
 fn check_task_existence(id: &str, exists: bool, create: bool) -> Result<(), Refusal> {
     match (exists, create) {
-        (true, true) => {
-            let message = format!("there is a task `{id}` already");
-            Err(Refusal::new("task_exists", message, "choose another id, or change that one"))
-        }
-        (false, false) => {
-            let message = format!("there is no task `{id}`");
-            Err(Refusal::new("no_such_task", message, "`actbook task list` shows them"))
-        }
+        (true, true) => Err(Refusal::TaskExists { id: id.to_owned() }),
+        (false, false) => Err(Refusal::NoSuchTask { id: id.to_owned() }),
         (true, false) | (false, true) => Ok(()),
     }
 }
 
 fn no_such_note(key: &str) -> Error {
-    Refusal::new("no_such_note", format!("there is no note `{key}` here"), "search for it").into()
+    Refusal::NoSuchNote { key: key.to_owned() }.into()
 }

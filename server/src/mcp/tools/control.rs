@@ -182,7 +182,7 @@ pub async fn continued_answer(
     }
     let mut answer = endpoint.execution_answer(request, view).await?;
     if let Some(error) = not_driven {
-        let cure = cures::cure_for_agent(error.code, &error.cure);
+        let cure = cures::cure_for_agent(&error);
         let error = quote::line(&error.to_string(), ERROR_CHARS_MAX);
         answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
     }
@@ -297,8 +297,8 @@ async fn decide_each(
     }
     let Some(found) = decided else { return Err(refused.swap_remove(0)) };
     let why = |error: Error| {
-        let cure = cures::cure_for_agent(error.code, &error.cure);
-        format!("{}; {cure}", quote::line(&error.message, ERROR_CHARS_MAX))
+        let cure = cures::cure_for_agent(&error);
+        format!("{}; {cure}", quote::line(&cures::message_for_agent(&error), ERROR_CHARS_MAX))
     };
     Ok((found, refused.into_iter().map(why).collect()))
 }

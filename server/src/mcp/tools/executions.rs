@@ -6,6 +6,7 @@ use actbook_engine::analysis::PlanCheck;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::ExecutionStatus;
+use actbook_engine::refusal::Refusal;
 use rmcp::model::{CallToolResponse, JsonObject};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -267,8 +268,8 @@ async fn undrivable_reason(endpoint: &McpEndpoint, view: &ExecutionView) -> Resu
     }
     match service.executions().require_drivable(id).await {
         Ok(()) => Ok(None),
-        Err(error) if error.code == "other_place" => {
-            let cure = cures::cure_for_agent(error.code, &error.cure);
+        Err(error) if matches!(error.refusal(), Some(Refusal::OtherToolset { .. })) => {
+            let cure = cures::cure_for_agent(&error);
             Ok(Some(format!(
                 "nobody here can drive it: {error}. {cure}; control with action \"cancel\" ends it"
             )))

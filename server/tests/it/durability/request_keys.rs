@@ -74,7 +74,7 @@ fn request_key(caller: &str, key: &str, request: &str) -> RequestKey {
 
 fn refusal_code(answer: Result<impl std::fmt::Debug, Error>) -> &'static str {
     match answer {
-        Err(Error::Refused(refusal)) => refusal.code,
+        Err(Error::Refused(refusal)) => refusal.code(),
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -45,11 +45,12 @@ pub const ENGINE: &Table = &[
     ("tool_policy", &["policy", "chain", "plan"]),
     ("analysis", &["id", "policy", "spelling", "bind", "schema", "plan", "tool_policy"]),
     ("event", &["id", "policy", "chain", "tool_policy"]),
-    ("execution", &["id", "policy", "spelling", "chain", "bind", "plan", "tool_policy", "analysis", "event"]),
-    ("library", &["id", "chain", "plan", "event", "execution"]),
-    ("standalone_action", &["chain", "event", "execution"]),
-    ("task", &["id", "policy", "chain", "event", "execution"]),
-    ("note", &["chain", "event", "execution", "task"]),
+    ("refusal", &["id", "policy"]),
+    ("execution", &["id", "policy", "spelling", "chain", "bind", "plan", "tool_policy", "event", "refusal"]),
+    ("library", &["id", "chain", "plan", "event", "refusal", "execution"]),
+    ("standalone_action", &["chain", "event", "refusal", "execution"]),
+    ("task", &["id", "policy", "chain", "event", "refusal", "execution"]),
+    ("note", &["chain", "event", "refusal", "execution", "task"]),
 ];
 
 const WIRES: [&str; 2] = ["main", "lib"];
