@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use document::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX, read_document, yaml_message};
 pub use duration::{duration_text, parse_age_ms, parse_duration_ms};
-pub use finding::{Finding, Severity, add_step_ids};
+pub use finding::{CureAction, Finding, Severity, add_step_ids};
 pub use inexact_number::{InexactNumber, find_inexact_in_json};
 pub(crate) use inputs::{
     forbids_undeclared, input_reads, may_accept_undeclared, pointer_to_path, undeclared_input_message,

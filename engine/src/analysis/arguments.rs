@@ -12,7 +12,7 @@ use super::inference::{
     types_may_match,
 };
 use crate::bind::{ReferencePath, TemplateOutline, ValueTemplate, json_type_of};
-use crate::plan::{CompensationWork, Finding, Plan, Step, StepWork, pointer_to_path};
+use crate::plan::{CompensationWork, CureAction, Finding, Plan, Step, StepWork, pointer_to_path};
 use crate::schema;
 use crate::spelling::nearest;
 
@@ -246,7 +246,8 @@ fn error_findings(tool: &str, schema: &Value, error: &ValidationError<'_>, at: &
         }
         _ => {
             let cure = format!("see `actbook tools show {tool}`");
-            vec![Finding::error("bad_argument", path(""), truncate(&error.to_string()), cure)]
+            let finding = Finding::error("bad_argument", path(""), truncate(&error.to_string()), cure);
+            vec![finding.with_action(CureAction::ReadToolSchema)]
         }
     }
 }

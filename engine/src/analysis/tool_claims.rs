@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{ToolFacts, ToolFactsByName};
-use crate::plan::{Compensation, CompensationWork, Finding, Plan, Step, duration_text};
+use crate::plan::{Compensation, CompensationWork, CureAction, Finding, Plan, Step, duration_text};
 use crate::policy::Reversibility;
 use crate::tool_policy::{StepRules, ToolPolicies, ToolPolicy};
 
@@ -159,7 +159,8 @@ fn hidden_text(plan: &Plan, tools: &ToolFactsByName) -> Vec<Finding> {
                 facts.hidden_characters.join(", ")
             );
             let cure = "read its description with `actbook tools show`, and doubt its server";
-            findings.push(Finding::warning("hidden_text", path, message, cure));
+            let finding = Finding::warning("hidden_text", path, message, cure);
+            findings.push(finding.with_action(CureAction::ReadToolDescription));
         }
     }
     findings

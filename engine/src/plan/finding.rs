@@ -26,8 +26,28 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     pub message: String,
-    /// What the author can do about it.
+    /// What the author can do about it, in the words of the command line.
     pub cure: String,
+    /// What the cure tells the author to do with Actbook; `None`: the cure is the same for every reader.
+    #[serde(skip)]
+    pub action: Option<CureAction>,
+}
+
+/// What a cure tells its reader to do, where each interface has a command or a call of its own for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CureAction {
+    /// Read which arguments the tool takes.
+    ReadToolSchema,
+    /// Read how the tool describes itself.
+    ReadToolDescription,
+    /// List the tools of all servers.
+    ListTools,
+    /// List the tools of one server.
+    ListServerTools,
+    /// Find out why a server does not answer.
+    InspectServers,
+    /// Trust the config.
+    TrustConfig,
 }
 
 impl Finding {
@@ -52,7 +72,13 @@ impl Finding {
             step: None,
             message: message.into(),
             cure: cure.into(),
+            action: None,
         }
+    }
+
+    /// The same finding, whose cure tells to do this.
+    pub fn with_action(self, action: CureAction) -> Self {
+        Self { action: Some(action), ..self }
     }
 
     pub fn warning(
