@@ -45,7 +45,7 @@ mod trust;
 
 use std::process::ExitCode;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use clap::{CommandFactory, Parser};
 
 use args::{CliArgs, CliCommand};
@@ -89,7 +89,8 @@ pub fn parse_args() -> CliArgs {
 fn usage_error(message: &str) -> Error {
     let (what, rest) = message.split_once("\n\n").unwrap_or((message, ""));
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    Error::new("usage", words(what.strip_prefix("error: ").unwrap_or(what)), words(rest))
+    let message = words(what.strip_prefix("error: ").unwrap_or(what));
+    Error::command_line(CommandLineCode::Usage, message, words(rest))
 }
 
 /// Writes a log line or a panic message to stderr, with control characters escaped.
@@ -238,8 +239,9 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
 }
 
 async fn serve_demo_tools(folder: std::path::PathBuf, long: bool) -> CommandResult {
-    let failed =
-        |error: anyhow::Error| Error::new("demo_tools", error.to_string(), "choose another --folder");
+    let failed = |error: anyhow::Error| {
+        Error::command_line(CommandLineCode::DemoTools, error.to_string(), "choose another --folder")
+    };
     demo_tools::serve(folder, long).await.map_err(failed).map(|()| Exit::Done)
 }
 
@@ -252,7 +254,8 @@ fn print_completions(output: &Output, shell: clap_complete::Shell) -> CommandRes
 
 /// Prints the man page: one page with every command on it.
 fn print_man_page(output: &Output) -> CommandResult {
-    let failed = |error: std::io::Error| Error::new("io", error.to_string(), "try again");
+    let failed =
+        |error: std::io::Error| Error::command_line(CommandLineCode::Io, error.to_string(), "try again");
     let mut text = Vec::new();
     let mut command = CliArgs::command().disable_help_subcommand(true);
     command.build();

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use crate::caller::{Caller, IdempotencyKey};
-use crate::error::Error;
+use crate::error::{ClosedPart, Error};
 use crate::service::{BackgroundDriver, Service};
 
 pub use builder::Builder;
@@ -103,7 +103,7 @@ impl Client {
     /// Refuses after a shutdown, for methods that start something.
     fn check_open(&self) -> Result<(), Error> {
         if self.shared.closed.load(Ordering::Relaxed) {
-            return Err(Error::new("closed", "this client was shut down", "open another one"));
+            return Err(Error::Closed(ClosedPart::Client));
         }
         Ok(())
     }

@@ -1,165 +1,247 @@
-//! The error that all interfaces (CLI, MCP, HTTP, library) show: a code, a sentence, and what to do.
+//! The error that all interfaces (CLI, MCP, HTTP, library) show: one variant for each case, with the data that
+//! an interface needs to word a cure. The message (`Display`) says what is wrong; what to do about it is worded
+//! by each interface for its own readers: here for the command line and the library, in `mcp` for agents.
 
+mod cause;
 pub mod command_line;
+mod conversion;
+mod document;
+mod interface;
+mod report;
 
-use actbook_engine::plan::Finding;
-use actbook_engine::refusal::Refusal;
-use serde::Serialize;
+use std::path::PathBuf;
 
-use crate::config::{ConfigError, WithheldConfig, WithheldReason};
-use crate::{ledger, runner, store};
+use actbook_engine::event::ReportedStatus;
+use actbook_engine::id::ExecutionId;
+use actbook_engine::plan::{CureAction, Finding};
+use actbook_engine::refusal::{Refusal, StepSuggestion};
 
-/// The code of a refusal because the config is not trusted.
-pub const UNTRUSTED_CONFIG: &str = "untrusted_config";
+use crate::config::{ConfigError, WithheldConfig};
+use crate::store;
+
+pub use cause::{Ambiguity, ClosedPart, Corruption, ErasedUse, JournalTask, PersonAct, SecretProblem};
+pub use document::{DocumentKind, InvalidDocument, SECRET_IN_PLAN, UNTRUSTED_CONFIG};
+pub use interface::{AgentError, AgentErrorCode, CommandLineCode, CommandLineError, InterfaceError};
+pub use report::ErrorReport;
+
+// For interfaces that match on them, and that must not name their modules.
+pub use crate::store::Error as StoreError;
+pub use crate::tools::CatalogError;
 
 /// The error of all interfaces.
-#[derive(Clone, Debug, Serialize, thiserror::Error)]
-#[error("{message}")]
-pub struct Error {
-    /// One word, for programs.
-    pub code: &'static str,
-    /// What is wrong.
-    pub message: String,
-    /// What to do instead.
-    pub cure: String,
-    /// The path within a document at which the problem is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// All problems of a document that was refused.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<Finding>,
-    /// The refusal that this error tells, so that each interface can word it.
-    #[serde(skip)]
-    pub refusal: Option<Box<Refusal>>,
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The engine, the ledger or the runner refused a command.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    Invalid(InvalidDocument),
+
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    UntrustedConfig(WithheldConfig),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("{0}")]
+    Corrupt(Corruption),
+    #[error("{0}")]
+    Closed(ClosedPart),
+    #[error("the node's lock file cannot be written: {0}")]
+    NodeLock(std::io::Error),
+    /// The key file that seals the state of questions cannot be read or created.
+    #[error("{}: {error}", .file.display())]
+    KeyFile { file: PathBuf, error: std::io::Error },
+    /// A background task ended without a result.
+    #[error("{task} stopped: {why}")]
+    Aborted { task: JournalTask, why: String },
+    #[error("{0}")]
+    Bug(String),
+
+    #[error("there is no execution `{given}`")]
+    NoSuchExecution { given: String },
+    #[error("execution {execution} has no step `{step}`")]
+    NoSuchStep { execution: ExecutionId, step: String, suggestion: StepSuggestion },
+    #[error("there is no plan `{given}`")]
+    NoSuchPlan { given: String, nearest: Option<String> },
+    #[error("{}", missing_version(plan, *version, *newest))]
+    NoSuchVersion { plan: String, version: u64, newest: u64 },
+    #[error("there is no template `{given}`")]
+    NoSuchTemplate { given: String, nearest: Option<String> },
+    #[error("there is no note `{key}`")]
+    NoSuchNote { key: String },
+    /// `nearest`: the most similar name of a tool that can be described.
+    #[error("{error}")]
+    ToolUnavailable { error: CatalogError, nearest: Option<String> },
+    #[error("its plan needs the server `{server}`, which is not configured here")]
+    ServerNotConfigured { server: String },
+    /// `alike`: kinds that may be meant. `known`: all kinds, without their versions.
+    #[error("there is no kind `{given}`")]
+    NoSuchKind { given: String, alike: Vec<&'static str>, known: Vec<&'static str> },
+    /// The text names the known ones.
+    #[error("{0}")]
+    NoSuchStatus(String),
+    /// The text names the known ones.
+    #[error("{0}")]
+    NoSuchCategory(String),
+    #[error("{0}")]
+    Ambiguous(Ambiguity),
+
+    #[error("`{tool}` does not take these arguments: {why}")]
+    InvalidArguments { tool: String, why: String },
+    #[error("`{tool}` is not what it was when the plan was saved: {differences}")]
+    ToolChanged { tool: String, differences: String },
+    #[error("`{tool}` is part of this process and has no definition to accept")]
+    NothingToAccept { tool: String },
+    #[error("{why}")]
+    InvalidExecutor { why: String },
+    /// `trouble`: the character that could pass for Actbook's own text.
+    #[error("`{field}` holds {trouble}")]
+    InvalidName { field: &'static str, trouble: String },
+    #[error("a request key has 1 to {bytes_max} bytes")]
+    InvalidKey { bytes_max: usize },
+    #[error("there is no word in `{text}`")]
+    NoWords { text: String },
+    #[error("a note belongs to a task, to a plan or to an execution, not to several")]
+    SeveralOwners,
+    #[error("a step belongs to an execution, and none is named")]
+    StepWithoutExecution,
+    #[error("an output does not go with `{status}`")]
+    OutputNotAllowed { status: ReportedStatus },
+    #[error("the template `{name}` comes with Actbook")]
+    ShippedTemplate { name: String },
+    #[error("what this execution was given has been erased")]
+    Erased { needed_for: ErasedUse },
+    #[error("{0}")]
+    Secret(SecretProblem),
+    #[error("{0}")]
+    NeedsPerson(PersonAct),
+    #[error("this is not an export that reads: {why}")]
+    NotAnExport { why: String },
+    #[error("the export cannot be written: {0}")]
+    ExportNotWritten(std::io::Error),
+
+    #[error(transparent)]
+    CommandLine(Box<CommandLineError>),
+    #[error(transparent)]
+    Agent(Box<AgentError>),
 }
 
 impl Error {
-    /// An error without a path or findings.
-    pub fn new(code: &'static str, message: impl Into<String>, cure: impl Into<String>) -> Self {
-        let (message, cure) = (message.into(), cure.into());
-        Self { code, message, cure, path: None, findings: Vec::new(), refusal: None }
+    /// One word for programs. It never changes, and several variants may share it.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::Invalid(document) => document.code(),
+            Self::Config(_) => "config",
+            Self::UntrustedConfig(_) | Self::ToolUnavailable { error: CatalogError::Untrusted(_), .. } => {
+                UNTRUSTED_CONFIG
+            }
+            Self::Store(store::Error::DiskFull { .. }) => "disk_full",
+            Self::Store(store::Error::ReadOnly { .. }) => "read_only",
+            Self::Store(_) => "store",
+            Self::Corrupt(_) => "corrupt",
+            Self::Closed(_) => "closed",
+            Self::NodeLock(_) => "seat",
+            Self::KeyFile { .. } | Self::ExportNotWritten(_) => "io",
+            Self::Aborted { .. } | Self::Bug(_) => "internal",
+            Self::NoSuchExecution { .. } => "no_such_execution",
+            Self::NoSuchStep { .. } => "no_such_step",
+            Self::NoSuchPlan { .. } => "no_such_plan",
+            Self::NoSuchVersion { .. } => "no_such_version",
+            Self::NoSuchTemplate { .. } => "no_such_template",
+            Self::NoSuchNote { .. } => "no_such_note",
+            Self::ToolUnavailable { .. } => "no_such_tool",
+            Self::ServerNotConfigured { .. } => "no_such_server",
+            Self::NoSuchKind { .. } => "no_such_kind",
+            Self::NoSuchStatus(_) => "no_such_status",
+            Self::NoSuchCategory(_) => "no_such_category",
+            Self::Ambiguous(_) => "ambiguous",
+            Self::InvalidArguments { .. } => "invalid_arguments",
+            Self::ToolChanged { .. } => "tool_changed",
+            Self::NothingToAccept { .. } => "nothing_to_accept",
+            Self::InvalidExecutor { .. } => "invalid_executor",
+            Self::InvalidName { .. } => "invalid_name",
+            Self::InvalidKey { .. } => "invalid_key",
+            Self::NoWords { .. } => "no_words",
+            Self::SeveralOwners => "several_owners",
+            Self::StepWithoutExecution => "no_execution",
+            Self::OutputNotAllowed { .. } => "does_not_fit",
+            Self::ShippedTemplate { .. } => "shipped",
+            Self::Erased { .. } => "erased",
+            Self::Secret(problem) => problem.code(),
+            Self::NeedsPerson(_) => "needs_a_person",
+            Self::NotAnExport { .. } => "not_an_export",
+            Self::CommandLine(error) => error.code.as_str(),
+            Self::Agent(error) => error.code.as_str(),
+        }
+    }
+
+    /// What to do about it, for programs that embed Actbook and for the command line.
+    pub fn cure(&self) -> String {
+        command_line::cure(self)
+    }
+
+    /// The path within a document, or the argument, at which the problem is. `None`: the error has no place.
+    pub fn path(&self) -> Option<&str> {
+        if let Self::InvalidName { field, .. } = self {
+            return Some(field);
+        }
+        if let Self::CommandLine(error) = self {
+            return error.path.as_deref();
+        }
+        if let Self::Agent(error) = self {
+            return error.path.as_deref();
+        }
+        self.findings().first().map(|first| first.path.as_str())
+    }
+
+    /// All problems of a document that was refused; empty for other errors.
+    pub fn findings(&self) -> &[Finding] {
+        if let Self::Invalid(document) = self { &document.findings } else { &[] }
     }
 
     /// The refusal that this error tells; `None`: it is another error.
     pub fn refusal(&self) -> Option<&Refusal> {
-        self.refusal.as_deref()
+        if let Self::Refused(refusal) = self { Some(refusal) } else { None }
     }
 
-    /// The error for a document with findings; the message and the cure are those of the first one.
-    pub fn from_findings(what: &str, findings: Vec<Finding>) -> Self {
-        let count = findings.len();
-        let first = findings.first();
-        let text = |part: fn(&Finding) -> &String| first.map(part).cloned().unwrap_or_default();
-        let (message, cure) = (text(|first| &first.message), text(|first| &first.cure));
-        let path = first.map(|first| first.path.clone());
-        let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-        let location = first.map(Finding::path_with_step).filter(|location| !location.is_empty());
-        let location = location.map_or(String::new(), |location| format!("{location}: "));
-        let message = format!("{what}: {location}{message}{more}");
-        Self { path, findings, ..Self::new("invalid", message, cure) }
-    }
-}
-
-impl From<ConfigError> for Error {
-    fn from(error: ConfigError) -> Self {
-        let cure = match &error {
-            ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
-            ConfigError::Ambiguous { .. } => "keep one of them, or name it with --config",
-            ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
-                "correct the config; `actbook help config` has every word of it"
-            }
-        };
-        Self::new("config", error.to_string(), cure)
-    }
-}
-
-impl From<&WithheldConfig> for Error {
-    fn from(withheld: &WithheldConfig) -> Self {
-        let cure = match withheld.reason {
-            WithheldReason::NeverTrusted | WithheldReason::ChangedSince => {
-                format!("read it, then run `actbook trust` in {}", withheld.folder().display())
-            }
-            WithheldReason::Broken(_) => "correct it, then run `actbook trust` there".to_owned(),
-        };
-        Self::new(UNTRUSTED_CONFIG, withheld.to_string(), cure)
-    }
-}
-
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        let cure = command_line::refusal_cure(&refusal);
-        let error = Self::new(refusal.code(), refusal.to_string(), cure);
-        Self { refusal: Some(Box::new(refusal)), ..error }
-    }
-}
-
-impl From<store::Error> for Error {
-    fn from(error: store::Error) -> Self {
-        let code = if matches!(error, store::Error::DiskFull { .. }) {
-            "disk_full"
-        } else if matches!(error, store::Error::ReadOnly { .. }) {
-            "read_only"
-        } else {
-            "store"
-        };
-        let cure = match &error {
-            store::Error::Open { .. } => "check --database (or ACTBOOK_DATABASE)",
-            store::Error::DiskFull { .. } => {
-                "free some room, then do it again; nothing that was answered is lost"
-            }
-            store::Error::ReadOnly { .. } => {
-                "make both writable for this account, or choose another place with --database (or ACTBOOK_DATABASE)"
-            }
-            store::Error::UnsafeDurability { .. } => {
-                "turn it on, or accept that with --unsafe-durability (`unsafe_durability()` in a program)"
-            }
-            store::Error::NewerSchema { .. } => {
-                "run that Actbook, or open a copy from before it with --database"
-            }
-            store::Error::Busy { .. } => {
-                "try again when that process has finished; continue it if it was stopped (`kill -CONT`), or end it"
-            }
-            store::Error::ForeignDatabase { .. } => {
-                "give Actbook a file of its own with --database (or ACTBOOK_DATABASE); a new one is made where there is none"
-            }
-            store::Error::TooManyWords { .. } => "search for fewer words",
-            store::Error::Backup { .. } => "choose another file",
-            store::Error::BackupUnsupported => "`pg_dump` copies it while others write",
-            store::Error::Constraint(_)
-            | store::Error::ConnectionLost(_)
-            | store::Error::HeadMoved
-            | store::Error::Failed(_)
-            | store::Error::WrongColumn { .. } => "nothing was lost; `actbook doctor` looks at the database",
-        };
-        Self::new(code, error.to_string(), cure)
-    }
-}
-
-impl From<ledger::Error> for Error {
-    fn from(error: ledger::Error) -> Self {
+    /// What the cure tells the reader to do, if it is about a tool that cannot be described; `None`: the cure
+    /// is the same for every reader.
+    pub fn cure_action(&self) -> Option<CureAction> {
+        let Self::ToolUnavailable { error, nearest } = self else { return None };
         match error {
-            ledger::Error::Refused(refusal) => refusal.into(),
-            ledger::Error::Store(error) => error.into(),
-            ledger::Error::Corrupt(_) => {
-                Self::new("corrupt", error.to_string(), "`actbook verify` names the first bad position")
-            }
-            ledger::Error::Closed => Self::new("closed", error.to_string(), "start actbook again"),
+            CatalogError::Unreachable { .. } => Some(CureAction::InspectServers),
+            CatalogError::Untrusted(_) => Some(CureAction::TrustConfig),
+            CatalogError::DisabledServer { .. } => None,
+            CatalogError::BadName(_)
+            | CatalogError::UnknownServer { .. }
+            | CatalogError::UnknownTool { .. } => nearest.is_none().then_some(CureAction::ListTools),
         }
     }
+
+    /// The refusal of a document with these findings.
+    pub fn invalid(kind: DocumentKind, findings: Vec<Finding>) -> Self {
+        Self::Invalid(InvalidDocument::new(kind, findings))
+    }
+
+    /// An error of the command line alone.
+    pub fn command_line(code: CommandLineCode, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        CommandLineError::new(code, message, cure).into()
+    }
+
+    /// An error of MCP alone.
+    pub fn agent(code: AgentErrorCode, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        AgentError::new(code, message, cure).into()
+    }
 }
 
-impl From<runner::Error> for Error {
-    fn from(error: runner::Error) -> Self {
-        match error {
-            runner::Error::Ledger(error) => error.into(),
-            runner::Error::Store(error) => error.into(),
-            runner::Error::NodeLock(ref cause) => {
-                let cure = match cause.kind() {
-                    std::io::ErrorKind::StorageFull => "free some room on the disk of the data folder",
-                    _ => "make the data folder writable",
-                };
-                Self::new("seat", error.to_string(), cure)
-            }
-        }
+/// The message about a version that does not exist. Version numbers continue after a deletion, so a missing
+/// older version was deleted.
+fn missing_version(plan: &str, version: u64, newest: u64) -> String {
+    if (1..newest).contains(&version) {
+        format!("version {version} of the plan `{plan}` was deleted")
+    } else {
+        format!("the plan `{plan}` has no version {version}")
     }
 }

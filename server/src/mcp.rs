@@ -40,7 +40,7 @@ use rmcp::service::{RequestContext, RoleServer, ServiceExt, SubscriptionContext}
 use rmcp::{ServerHandler, transport};
 
 use crate::config::{Authority, Config};
-use crate::error::Error;
+use crate::error::{CommandLineCode, Error};
 use crate::service::view::ExecutionView;
 use crate::service::{Agenda, AgentSession, BackgroundDriver, Service};
 use answer::ApprovalRoute;
@@ -82,8 +82,7 @@ impl McpEndpoint {
     pub fn new(service: &Service, config: &Config, profile: ToolProfile) -> Result<Self, Error> {
         let key = service.seal_key()?;
         let codec = RequestStateCodec::try_new(key.to_vec());
-        let codec =
-            codec.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))?;
+        let codec = codec.map_err(|error| Error::Bug(error.to_string()))?;
         let offered = tools::offered_tools(profile);
         let background = BackgroundDriver::new(service.confined());
         Ok(Self(Arc::new(EndpointState {
@@ -213,7 +212,8 @@ impl Drop for RequestIdGuard<'_> {
 /// Serves one client over this process's own stdin and stdout, until stdin ends.
 pub async fn serve_stdio(endpoint: McpEndpoint) -> Result<(), Error> {
     let lost = |error: &dyn std::fmt::Display| {
-        Error::new("protocol", format!("the client was lost: {error}"), "start it again from the client")
+        let message = format!("the client was lost: {error}");
+        Error::command_line(CommandLineCode::Protocol, message, "start it again from the client")
     };
     let (read, write) = transport::stdio_pipes();
     let serving =
@@ -294,7 +294,7 @@ impl ServerHandler for SessionHandler {
         });
         match work.await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Ok(answer::error_result(&cures::error_for_agent(error)).into()),
+            Ok(Err(error)) => Ok(answer::error_result(&cures::report_for_agent(&error)).into()),
             Err(error) => {
                 tracing::error!("a tool call panicked or was aborted: {error}");
                 Err(ErrorData::internal_error("the call broke off; its journal entries stand", None))

@@ -146,9 +146,7 @@ impl Service {
     ) -> Result<Self, Error> {
         let mut tools = Tools::new(config);
         for (name, executor) in executors {
-            tools = tools.with_executor(&name, executor).map_err(|why| {
-                Error::new("invalid_executor", why, "give each tool of the program once, as server/tool")
-            })?;
+            tools = tools.with_executor(&name, executor).map_err(|why| Error::InvalidExecutor { why })?;
         }
         let service = Self::open_with_tools(url, options, tools).await?;
         let task_plans = config.task_plans.values().cloned().collect();

@@ -388,11 +388,6 @@ impl Tools {
         &self.config.unknown_words
     }
 
-    /// Whether the config names the server of the tool `server/tool`, and disables it.
-    pub fn is_disabled(&self, tool: &str) -> bool {
-        tool.split_once('/').is_some_and(|(server, _)| self.config.disabled_servers.contains(server))
-    }
-
     pub fn has_server(&self, server: &str) -> bool {
         self.downstreams.contains_key(server)
     }
@@ -451,15 +446,13 @@ impl Tools {
     /// The error for a server that no effective config names.
     fn unknown_server_error(&self, server: &str) -> CatalogError {
         if let Some(withheld) = &self.config.withheld {
-            return CatalogError::Untrusted(withheld.to_string());
+            return CatalogError::Untrusted(withheld.without_content());
         }
-        if self.config.disabled_servers.contains(server) {
-            return CatalogError::UnknownServer(format!("the server `{server}` is disabled in the config"));
+        let server = server.to_owned();
+        if self.config.disabled_servers.contains(&server) {
+            return CatalogError::DisabledServer { server };
         }
-        CatalogError::UnknownServer(match self.config.file.as_deref() {
-            Some(file) => format!("there is no server `{server}` in {}", file.display()),
-            None => format!("there is no server `{server}`: no config names one"),
-        })
+        CatalogError::UnknownServer { server, config: self.config.file.clone() }
     }
 
     /// The config that was found but is not in effect, with the reason. None: the config is in effect.

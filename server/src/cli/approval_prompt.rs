@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Stdin};
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::view::{AnswerOption, QuestionKind};
 use actbook::service::{ExecutionWatcher, PersonQuestion, QuestionMedium};
 use actbook_engine::refusal::Refusal;
@@ -130,7 +130,8 @@ async fn wait_for_reply(
     watching: &mut ExecutionWatcher,
 ) -> Result<PromptEvent, Error> {
     let read_error = |error: std::io::Error| {
-        Error::new("io", format!("the terminal cannot be read: {error}"), "try again")
+        let message = format!("the terminal cannot be read: {error}");
+        Error::command_line(CommandLineCode::Io, message, "try again")
     };
     let stdin = std::io::stdin();
     if let Err(error) = tcflush(&stdin, QueueSelector::IFlush) {

@@ -4,6 +4,7 @@ use actbook::config::{
     Config, ConfigError, ConfigLocation, ConfigStatus, TrustStore, UnknownWord, WithheldConfig, locate_config,
 };
 use actbook::error::Error;
+use actbook::error::command_line::trust_cure;
 use actbook_engine::policy::StepAnswer;
 
 use super::args::{
@@ -125,9 +126,8 @@ pub fn offer_trust(output: &Output) -> Result<(), Error> {
         return Ok(());
     };
     if !output.can_ask() || !trust::ask_to_trust(output, &candidate)? {
-        let refused = Error::from(&withheld);
-        print_warning(output, format_args!("{}; the client would start without it", refused.message));
-        output.notice(format_args!("  → {}", refused.cure));
+        print_warning(output, format_args!("{withheld}; the client would start without it"));
+        output.notice(format_args!("  → {}", trust_cure(&withheld)));
     }
     Ok(())
 }
@@ -160,7 +160,7 @@ fn use_trusted_version(output: &Output, withheld: WithheldConfig, trusted: Optio
 /// A config without servers, with a warning.
 fn warn_and_use_empty(output: &Output, withheld: WithheldConfig) -> Config {
     print_warning(output, format_args!("{withheld}; going on without it"));
-    output.notice(format_args!("  → {}", Error::from(&withheld).cure));
+    output.notice(format_args!("  → {}", trust_cure(&withheld)));
     withheld.into_config()
 }
 

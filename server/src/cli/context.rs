@@ -57,8 +57,7 @@ async fn get(session: &Session, key: String, owner: NoteOwnerArgs, history: bool
     let filter =
         NoteFilter { key: Some(key.clone()), owner: owner_filter(owner), history, ..NoteFilter::default() };
     let Some(note) = session.service.notes().get(&filter).await? else {
-        let message = format!("there is no note `{key}`");
-        return Err(Error::new("no_such_note", message, "`actbook context search WORDS` finds notes"));
+        return Err(Error::NoSuchNote { key });
     };
     let output = &session.output;
     if output.json {

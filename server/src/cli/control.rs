@@ -1,7 +1,7 @@
 //! Commands that change a running execution: pause, resume, cancel, undo, approve, reject, decide, record.
 //! Each records the command, then tells which process continues the execution, or continues it here.
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::view::StepView;
 use actbook::service::{ActionFacts, ActionRecord, DriveState, Driver, FoundExecution};
 use actbook_engine::policy::{ExecutionStatus, StepAnswer};
@@ -54,9 +54,9 @@ pub async fn reject(
 /// Gives one answer to one or several steps. Each is a command of its own, so a refused one does not stop the
 /// rest.
 pub async fn decide(session: &Session, args: DecideArgs) -> CommandResult {
-    let (named, answer) = args
-        .steps_and_answer()
-        .map_err(|why| Error::new("usage", why, "`actbook decide --help` shows how"))?;
+    let (named, answer) = args.steps_and_answer().map_err(|why| {
+        Error::command_line(CommandLineCode::Usage, why, "`actbook decide --help` shows how")
+    })?;
     let steps = match args.all {
         Some(kind) => waiting_steps(session, &args.execution, kind).await?,
         None => named.to_vec(),
@@ -78,13 +78,15 @@ pub async fn decide(session: &Session, args: DecideArgs) -> CommandResult {
             Err(error) => refused.push((step, error)),
         }
     }
+    if let (None, [_]) = (&last_updated, refused.as_slice()) {
+        return Err(refused.remove(0).1);
+    }
     match (last_updated, refused.as_slice()) {
         (Some(updated), []) => print_next_driver(session, updated, "decided").await,
-        (None, [(_, error)]) => Err(error.clone()),
         (last_updated, _) => {
             for (step, error) in &refused {
-                session.output.notice(format_args!("{step} refused: {}", error.message));
-                session.output.notice(format_args!("  → {}", error.cure));
+                session.output.notice(format_args!("{step} refused: {error}"));
+                session.output.notice(format_args!("  → {}", error.cure()));
             }
             if let Some(updated) = last_updated {
                 print_next_driver(session, updated, "decided").await?;
@@ -120,7 +122,7 @@ async fn waiting_steps(session: &Session, id: &str, kind: UnsettledKind) -> Resu
     if steps.is_empty() {
         let message = format!("no step that is {} waits for an answer", kind.status());
         let cure = format!("`actbook show {}` tells what waits", short_id(view.id.as_str()));
-        return Err(Error::new("nothing_waits", message, cure));
+        return Err(Error::command_line(CommandLineCode::NothingWaits, message, cure));
     }
     Ok(steps)
 }
@@ -244,9 +246,7 @@ pub async fn undo(
     let found = session.service.executions().find(id).await?;
     match session.service.executions().undo(&session.caller, id, reason).await {
         Ok(_) => {}
-        Err(error)
-            if matches!(error.refusal(), Some(Refusal::AlreadyUndoing))
-                && found.status != ExecutionStatus::Blocked => {}
+        Err(Error::Refused(Refusal::AlreadyUndoing)) if found.status != ExecutionStatus::Blocked => {}
         Err(error) => return Err(error),
     }
     drive_or_hand_over(session, &found, here, detach, Goal::Undo).await
@@ -297,7 +297,8 @@ pub async fn preview_undo(session: &Session, id: &str) -> CommandResult {
     }
     if brief.undo.is_empty() {
         let cure = format!("`actbook show {}` tells what ran", short_id(watching.execution().id.as_str()));
-        return Err(Error::new("nothing_to_undo", "nothing that ran is left to undo", cure));
+        let message = "nothing that ran is left to undo";
+        return Err(Error::command_line(CommandLineCode::NothingToUndo, message, cure));
     }
     brief::print_undo_calls(&session.output, &brief, usize::MAX);
     for left in &brief.cannot_undo {

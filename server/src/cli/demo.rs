@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use actbook::config::Config;
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, DocumentKind, Error};
 use actbook::service::DatabaseOptions;
 use actbook::service::view::ExecutionView;
 use actbook_engine::policy::ExecutionStatus;
@@ -48,7 +48,8 @@ impl Drop for ScratchFolder {
 }
 
 fn folder_error(error: std::io::Error) -> Error {
-    Error::new("io", format!("the demo's folder cannot be made: {error}"), "choose another with --keep DIR")
+    let message = format!("the demo's folder cannot be made: {error}");
+    Error::command_line(CommandLineCode::Io, message, "choose another with --keep DIR")
 }
 
 impl ScratchFolder {
@@ -59,7 +60,8 @@ impl ScratchFolder {
         let folder = std::path::absolute(keep.unwrap_or_else(temporary)).map_err(folder_error)?;
         if folder.join("book.db").exists() {
             let message = format!("{} holds a demo already", folder.display());
-            return Err(Error::new("demo", message, "choose another folder, or delete this one"));
+            let cure = "choose another folder, or delete this one";
+            return Err(Error::command_line(CommandLineCode::Demo, message, cure));
         }
         std::fs::create_dir_all(folder.join("work/website")).map_err(folder_error)?;
         std::fs::write(folder.join("work/website/index.md"), "# Our website\n").map_err(folder_error)?;
@@ -150,7 +152,7 @@ async fn show_plan(
     story.chapter("The plan, checked before anything happens");
     let checked = session.service.plans().check(PLAN, false).await;
     let Some(plan) = checked.plan.filter(|_| checked.check.ok) else {
-        return Err(Error::from_findings("the demo's plan is refused", checked.check.findings));
+        return Err(Error::invalid(DocumentKind::DemoPlan, checked.check.findings));
     };
     story.say(&graph::render(&plan, GraphFormat::Text));
     story.say("The live server has every tool the plan names. ↺ is the call that takes a step back; an\nannouncement cannot be taken back, so the point of no return lies right before it.");
@@ -216,7 +218,8 @@ async fn undo_execution(
 fn refuse_if_interrupted(view: &ExecutionView) -> Result<(), Error> {
     match view.status {
         ExecutionStatus::Paused => {
-            Err(Error::new("interrupted", "the demo was interrupted", "`actbook demo` begins anew"))
+            let message = "the demo was interrupted";
+            Err(Error::command_line(CommandLineCode::Interrupted, message, "`actbook demo` begins anew"))
         }
         ExecutionStatus::Running
         | ExecutionStatus::Blocked

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::ExecutionWatcher;
 use actbook_engine::id::Epoch;
 
@@ -43,7 +43,8 @@ pub async fn spawn_driver(session: &Session, id: &str) -> Result<Child, Error> {
     if watching.execution().epoch != before {
         return Ok(child);
     }
-    Err(Error::new("detach", why, format!("look into {}", log_file().display())))
+    let cure = format!("look into {}", log_file().display());
+    Err(Error::command_line(CommandLineCode::Detach, why, cure))
 }
 
 /// Resolves when the execution's epoch differs from `before`: another process has claimed it.
@@ -81,7 +82,8 @@ fn log_file() -> PathBuf {
 /// Starts `actbook drive ID` with this process's database, config and options.
 fn spawn_process(session: &Session, id: &str) -> Result<Child, Error> {
     let failed = |error: std::io::Error| {
-        Error::new("detach", format!("no background process: {error}"), "leave --detach out")
+        let message = format!("no background process: {error}");
+        Error::command_line(CommandLineCode::Detach, message, "leave --detach out")
     };
     let file = log_file();
     file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;

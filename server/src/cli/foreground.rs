@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::view::{ExecutionView, QuestionKind};
 use actbook::service::{DriveState, ExecutionWatcher};
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
@@ -122,7 +122,7 @@ async fn drive(
     loop {
         tokio::select! {
             status = &mut driving => {
-                let status = status.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))??;
+                let status = status.map_err(|error| Error::Bug(error.to_string()))??;
                 watching.refresh()?;
                 events.show(session, watching, screen).await?;
                 let settled = is_waiting_or_ended(status) || is_waiting_or_ended(watching.status());
@@ -142,7 +142,7 @@ async fn drive(
                     screen.note(&stopping_note(signal, watching));
                 }
                 // The driver retries through a database outage; the display can lag behind.
-                Err(error) if error.code == "store" => {
+                Err(Error::Store(error)) => {
                     tracing::debug!("progress could not be read: {error}");
                 }
                 Err(error) => return Err(error),
@@ -234,7 +234,7 @@ async fn watch_other_driver(
 /// The error that ends watching a running execution which no live process drives.
 fn nobody_drives_error(id: &str) -> Error {
     let cure = format!("`actbook resume {}` takes it up", short_id(id));
-    Error::new("nobody_drives", "nobody drives this execution", cure)
+    Error::command_line(CommandLineCode::NobodyDrives, "nobody drives this execution", cure)
 }
 
 /// Whether no driver is needed now: the execution has ended, is paused, or waits for an answer.

@@ -1,7 +1,7 @@
 //! `help TOPIC`: the reference, embedded in the binary. Each topic is a page of the documentation, or
 //! sections of it.
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook_engine::analysis::nearest;
 use clap::CommandFactory;
 use serde_json::json;
@@ -208,7 +208,8 @@ fn no_such_topic_error(word: &str, commands: &[String]) -> Error {
         Some(meant) => format!("did you mean `actbook help {meant}`?"),
         None => "`actbook help` lists the topics and the commands".to_owned(),
     };
-    Error::new("no_such_topic", format!("there is no topic and no command `{word}`"), cure)
+    let message = format!("there is no topic and no command `{word}`");
+    Error::command_line(CommandLineCode::NoSuchTopic, message, cure)
 }
 
 #[cfg(test)]

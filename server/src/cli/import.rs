@@ -7,7 +7,7 @@ use actbook::config::import::{
     ImportOutcome, ImportedServer, add_servers, import_server as import_entry, servers_in, servers_yaml,
 };
 use actbook::config::{Config, ConfigLocation, ConfigStatus, FILE_NAMES, locate_config};
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::folders::replace_file;
 use serde::Serialize;
 
@@ -36,8 +36,8 @@ struct ImportReport {
 
 /// Adds the servers of a client's config or of a file. Nothing is written if one of them is invalid.
 pub fn import(output: &Output, common: &CommonArgs, from: &str, dry_run: bool) -> CommandResult {
-    let here =
-        std::env::current_dir().map_err(|error| Error::new("io", error.to_string(), "go to a folder"))?;
+    let here = std::env::current_dir()
+        .map_err(|error| Error::command_line(CommandLineCode::Io, error.to_string(), "go to a folder"))?;
     let files = source_files(from, &here)?;
     let (path, text) = read_own_config(common)?;
     let known = Config::parse(&text, Path::new("/"))?.mcp_servers;
@@ -67,16 +67,18 @@ pub fn import(output: &Output, common: &CommonArgs, from: &str, dry_run: bool) -
     }
     if !problems.is_empty() {
         let cure = "set what is missing, or correct the file; nothing was written";
-        return Err(Error::new("cannot_import", problems.join("; "), cure));
+        return Err(Error::command_line(CommandLineCode::CannotImport, problems.join("; "), cure));
     }
     if !imported.is_empty() {
         let by_hand = || format!("add these by hand:\nmcpServers:\n{}", servers_yaml(&imported, "  "));
-        let text = add_servers(&text, &imported)
-            .map_err(|why| Error::new("cannot_import", format!("{}: {why}", path.display()), by_hand()))?;
+        let text = add_servers(&text, &imported).map_err(|why| {
+            let message = format!("{}: {why}", path.display());
+            Error::command_line(CommandLineCode::CannotImport, message, by_hand())
+        })?;
         if !dry_run {
             replace_file(&path, &text).map_err(|error| {
                 let message = format!("{} cannot be written: {error}", path.display());
-                Error::new("io", message, "name another with --config")
+                Error::command_line(CommandLineCode::Io, message, "name another with --config")
             })?;
             report.written = true;
             let standing = ConfigStatus::determine(common.config.as_deref(), &super::config::trust_store());
@@ -139,7 +141,7 @@ fn source_files(from: &str, here: &Path) -> Result<Vec<PathBuf>, Error> {
             } else {
                 let message = format!("there is no file {file}, and no client of that name");
                 let cure = format!("give a file, or one of {}", CLIENTS.join(", "));
-                Err(Error::new("no_such_file", message, cure))
+                Err(Error::command_line(CommandLineCode::NoSuchFile, message, cure))
             };
         }
     };
@@ -150,7 +152,8 @@ fn source_files(from: &str, here: &Path) -> Result<Vec<PathBuf>, Error> {
     if found.is_empty() {
         let searched: Vec<String> = candidates.iter().map(|file| file.display().to_string()).collect();
         let message = format!("{from} has no config here; looked at {}", searched.join(", "));
-        return Err(Error::new("no_such_file", message, "give the file with --from FILE"));
+        let cure = "give the file with --from FILE";
+        return Err(Error::command_line(CommandLineCode::NoSuchFile, message, cure));
     }
     Ok(found)
 }
@@ -215,5 +218,6 @@ fn read_file(path: &Path) -> Result<String, Error> {
 }
 
 fn unreadable_error(path: &Path, why: &str) -> Error {
-    Error::new("cannot_import", format!("{} {why}", path.display()), "give another file with --from FILE")
+    let message = format!("{} {why}", path.display());
+    Error::command_line(CommandLineCode::CannotImport, message, "give another file with --from FILE")
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, CommandLineError, Error, InvalidDocument};
 use actbook_engine::plan::{DOCUMENT_BYTES_MAX, Plan, find_inexact_in_json, read_document};
 use serde_json::{Map, Value};
 
@@ -30,7 +30,8 @@ pub fn plan_source(word: &str) -> Result<PlanArgument, Error> {
     let looks_like_a_file =
         word.contains('/') || [".yaml", ".yml", ".json"].iter().any(|end| word.ends_with(end));
     if looks_like_a_file {
-        return Err(Error::new("no_such_file", format!("there is no file {word}"), suggest_file(path)));
+        let message = format!("there is no file {word}");
+        return Err(Error::command_line(CommandLineCode::NoSuchFile, message, suggest_file(path)));
     }
     Ok(PlanArgument::Saved(word.to_owned()))
 }
@@ -51,11 +52,8 @@ fn suggest_file(path: &Path) -> String {
 /// parser then refuses.
 pub fn read_text(path: &Path) -> Result<String, Error> {
     let failed = |error: std::io::Error| {
-        Error::new(
-            "io",
-            format!("{} cannot be read: {error}", path.display()),
-            "give a text file that you may read",
-        )
+        let message = format!("{} cannot be read: {error}", path.display());
+        Error::command_line(CommandLineCode::Io, message, "give a text file that you may read")
     };
     let mut from: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
@@ -77,23 +75,20 @@ pub fn check_input_names(args: &InputArgs, plan: &Plan) -> Result<(), Error> {
         if let Some(meant) = actbook_engine::analysis::nearest(name, declared.keys().map(String::as_str)) {
             let message = format!("the plan declares no input `{name}`");
             let cure = format!("did you mean `{meant}`? Give --input {meant}=…");
-            return Err(Error {
-                path: Some(format!("inputs.{name}")),
-                ..Error::new("unknown_input", message, cure)
-            });
+            let error = CommandLineError::new(CommandLineCode::UnknownInput, message, cure);
+            return Err(error.with_path(format!("inputs.{name}")).into());
         }
     }
     Ok(())
 }
 
-/// The refusal of a plan, with the command that lists all its findings where it has several.
+/// The refusal of a plan, with the file that `actbook check` takes.
 pub fn point_to_check(error: Error, word: &str) -> Error {
-    if error.findings.len() < 2 {
-        return error;
+    if let Error::Invalid(document) = error {
+        let file = if word == "-" { "FILE" } else { word };
+        return Error::Invalid(InvalidDocument { file: Some(file.to_owned()), ..document });
     }
-    let file = if word == "-" { "FILE" } else { word };
-    let cure = format!("{}; `actbook check {file}` tells all {}", error.cure, error.findings.len());
-    Error { cure, ..error }
+    error
 }
 
 /// The inputs of a run: those of the file, overridden by each `--input`. `None` if none were given and the
@@ -119,7 +114,9 @@ pub fn given_inputs(args: &InputArgs, plan: &Plan) -> Result<Map<String, Value>,
 
 fn read_inputs_file(file: &Path) -> Result<Map<String, Value>, Error> {
     let text = read_text(file)?;
-    let wrong = |why: String, cure: &str| Error::new("bad_input", format!("{}: {why}", file.display()), cure);
+    let wrong = |why: String, cure: &str| {
+        Error::command_line(CommandLineCode::BadInput, format!("{}: {why}", file.display()), cure)
+    };
     const CURE: &str = "write the inputs by name, in YAML or JSON";
     match read_document(&text) {
         Ok(Value::Object(inputs)) => Ok(inputs),
@@ -151,7 +148,8 @@ fn parse_input(key: &str, text: &str, types: Vec<&str>) -> Result<Value, Error> 
     if let Some(number) = find_inexact_in_json(text) {
         let (message, _) = number.message_and_cure();
         let cure = "declare the input as `type: string`, or give it as a text in an --inputs file";
-        return Err(Error::new("inexact_number", format!("--input {key}: {message}"), cure));
+        let message = format!("--input {key}: {message}");
+        return Err(Error::command_line(CommandLineCode::InexactNumber, message, cure));
     }
     Ok(match serde_json::from_str::<Value>(text) {
         Ok(Value::String(_)) if types.is_empty() => as_text(),

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::folders::replace_file;
 use serde_json::{Map, Value, json};
 
@@ -38,11 +38,7 @@ pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> Comm
     if let Some(config) = config {
         if !config.is_file() {
             let message = format!("there is no file {}", config.display());
-            return Err(Error::new(
-                "install",
-                message,
-                "name the config that the client's Actbook shall use",
-            ));
+            return Err(install_error(&message, "name the config that the client's Actbook shall use"));
         }
         let config =
             std::path::absolute(config).map_err(|error| install_error(&error, "name another --config"))?;
@@ -88,7 +84,7 @@ fn portable_database(database: &str) -> Result<String, Error> {
             if rest.split('@').next().is_some_and(|who| rest.contains('@') && who.contains(':')) =>
         {
             let cure = "leave it out here, and give the client ACTBOOK_DATABASE in its environment";
-            Err(Error::new("install", "the database's address holds a password", cure))
+            Err(install_error(&"the database's address holds a password", cure))
         }
         Some(("sqlite", file)) => absolute_path(file),
         Some(_) => Ok(database.to_owned()),
@@ -134,8 +130,8 @@ fn install_in_claude_code(
             }
             Ok(Exit::Done)
         }
-        Ok(status) => Err(Error::new("install", format!("claude mcp add: {status}"), cure)),
-        Err(error) => Err(Error::new("install", format!("claude cannot be started: {error}"), cure)),
+        Ok(status) => Err(install_error(&format_args!("claude mcp add: {status}"), &cure)),
+        Err(error) => Err(install_error(&format_args!("claude cannot be started: {error}"), &cure)),
     }
 }
 
@@ -144,7 +140,7 @@ fn install_in_claude_code(
 fn client_config_file(client: AgentClient) -> Result<Option<ClientConfigFile>, Error> {
     let home = || {
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        home.ok_or_else(|| Error::new("install", "HOME is not set", "use --print, and paste it"))
+        home.ok_or_else(|| install_error(&"HOME is not set", "use --print, and paste it"))
     };
     let config = |home: PathBuf| match std::env::consts::OS {
         "macos" => home.join("Library/Application Support"),
@@ -176,7 +172,7 @@ fn write_entry(client_file: &ClientConfigFile, entry: Value) -> Result<(), Error
     let servers = document.entry(client_file.key).or_insert_with(|| json!({}));
     let Value::Object(servers) = servers else {
         let message = format!("`{}` in {} is no map", client_file.key, client_file.file.display());
-        return Err(Error::new("install", message, "use --print, and paste it where it belongs"));
+        return Err(install_error(&message, "use --print, and paste it where it belongs"));
     };
     servers.insert(NAME.to_owned(), entry);
     let text =
@@ -202,10 +198,10 @@ fn read_document(file: &Path) -> Result<Map<String, Value>, Error> {
     let parsed = serde_json::from_str(&text);
     parsed.map_err(|error| {
         let message = format!("{} is no plain JSON object: {error}", file.display());
-        Error::new("install", message, "use --print, and paste it where it belongs")
+        install_error(&message, "use --print, and paste it where it belongs")
     })
 }
 
-fn install_error(error: &dyn std::fmt::Display, cure: &str) -> Error {
-    Error::new("install", error.to_string(), cure)
+fn install_error(message: &dyn std::fmt::Display, cure: &str) -> Error {
+    Error::command_line(CommandLineCode::Install, message.to_string(), cure)
 }

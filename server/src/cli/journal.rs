@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::view::EntryView;
 use actbook::service::{JournalFilter, VerifyReport};
 use serde_json::Value;
@@ -192,7 +192,7 @@ pub async fn verify(session: &Session) -> CommandResult {
 pub fn verify_file(output: &Output, file: &Path) -> CommandResult {
     let failed = |error: std::io::Error| {
         let message = format!("{} cannot be read: {error}", file.display());
-        Error::new("io", message, "give a file that `actbook export` wrote")
+        Error::command_line(CommandLineCode::Io, message, "give a file that `actbook export` wrote")
     };
     let verified = actbook::service::verify_file(BufReader::new(File::open(file).map_err(failed)?))?;
     Ok(print_verified(output, &verified, &file.display().to_string()))

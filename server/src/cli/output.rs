@@ -128,8 +128,8 @@ impl Output {
         if self.json {
             self.document(error);
         }
-        self.wrapped_notice(format_args!("{} {}", painted(BAD, "error:"), error.message));
-        self.wrapped_notice(format_args!("  → {}", error.cure));
+        self.wrapped_notice(format_args!("{} {error}", painted(BAD, "error:")));
+        self.wrapped_notice(format_args!("  → {}", error.cure()));
     }
 
     /// Whether a person can be asked: stdin and stderr are a terminal, and `--json` is off.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Corruption, DocumentKind, Error};
 use actbook::service::PlanFilter;
 use actbook_engine::plan::Plan;
 use serde_json::{Value, json};
@@ -112,8 +112,7 @@ async fn show(session: &Session, name: &str, version: Option<u64>) -> CommandRes
 
 /// The plan's stored document, parsed; `Err` if the stored text is corrupt.
 fn parse_document(plan: &Plan) -> Result<Value, Error> {
-    let unreadable =
-        |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
+    let unreadable = |error: serde_json::Error| Error::Corrupt(Corruption::Entry(error.to_string()));
     serde_json::from_str(&plan.document).map_err(unreadable)
 }
 
@@ -129,7 +128,8 @@ async fn compare(session: &Session, name: &str, from: Option<u64>, to: Option<u6
     let before = from.or_else(|| new.version.checked_sub(1).filter(|before| *before > 0));
     let Some(before) = before else {
         let message = format!("version 1 of the plan `{}` has none before it", new.name);
-        return Err(Error::new("no_such_version", message, "name two versions with --from and --to"));
+        let cure = "name two versions with --from and --to";
+        return Err(Error::command_line(CommandLineCode::NoSuchVersion, message, cure));
     };
     let (old, old_plan) = session.service.plans().version(name, Some(before)).await?;
     let (old_document, new_document) = (parse_document(&old_plan)?, parse_document(&new_plan)?);
@@ -162,7 +162,7 @@ pub async fn load_plan(session: &Session, word: &str) -> Result<Arc<Plan>, Error
         PlanArgument::Saved(name) => Ok(session.service.plans().get(&name).await?.1),
         PlanArgument::Document(text) => {
             let checked = session.service.plans().check(&text, true).await;
-            checked.plan.ok_or_else(|| Error::from_findings("the plan is refused", checked.check.findings))
+            checked.plan.ok_or_else(|| Error::invalid(DocumentKind::Plan, checked.check.findings))
         }
     }
 }
@@ -180,7 +180,8 @@ async fn draw_plan(session: &Session, word: &str, format: GraphFormat, file: Opt
         return Ok(Exit::Done);
     };
     let failed = |error: std::io::Error| {
-        Error::new("io", format!("{} cannot be written: {error}", file.display()), "choose another file")
+        let message = format!("{} cannot be written: {error}", file.display());
+        Error::command_line(CommandLineCode::Io, message, "choose another file")
     };
     std::fs::write(file, strip_marks(&drawn)).map_err(failed)?;
     session.output.notice(format_args!("written to {}", file.display()));

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::mcp::conformance::ConformanceFixture;
 use actbook::mcp::http::{self, ListenConfig};
 use actbook::mcp::{McpEndpoint, SessionHandler};
@@ -71,7 +71,9 @@ async fn wait_for_shutdown() {
 
 /// Prints the URL that clients connect to.
 fn print_url(output: &Output, listener: &tokio::net::TcpListener) -> Result<(), Error> {
-    let unknown = |error: std::io::Error| Error::new("listen", error.to_string(), "choose another --listen");
+    let unknown = |error: std::io::Error| {
+        Error::command_line(CommandLineCode::Listen, error.to_string(), "choose another --listen")
+    };
     let url = format!("http://{}/mcp", listener.local_addr().map_err(unknown)?);
     if output.json {
         output.entry(&json!({ "url": url }));

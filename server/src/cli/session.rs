@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::{DatabaseOptions, Service, without_password};
 
 use super::args::CommonArgs;
@@ -41,11 +41,8 @@ impl Session {
             let file = named.strip_prefix("sqlite:").unwrap_or(named);
             if !std::path::Path::new(file).exists() {
                 let message = format!("there is no database {}", without_password(file));
-                return Err(Error::new(
-                    "no_such_database",
-                    message,
-                    "check --database (or ACTBOOK_DATABASE)",
-                ));
+                let cure = "check --database (or ACTBOOK_DATABASE)";
+                return Err(Error::command_line(CommandLineCode::NoSuchDatabase, message, cure));
             }
         }
         Self::open(common, config, output).await

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -64,8 +64,10 @@ pub fn start_signal_task() -> Result<(), Error> {
     if LISTENING.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
-    let failed =
-        |error: std::io::Error| Error::new("io", format!("signals cannot be received: {error}"), "try again");
+    let failed = |error: std::io::Error| {
+        let message = format!("signals cannot be received: {error}");
+        Error::command_line(CommandLineCode::Io, message, "try again")
+    };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     tokio::spawn(async move {

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use serde_json::json;
 
 use super::output::Output;
@@ -44,7 +44,8 @@ pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> Command
         return Ok(Exit::Done);
     };
     let failed = |error: io::Error| {
-        Error::new("io", format!("{} cannot be written: {error}", file.display()), "choose another file")
+        let message = format!("{} cannot be written: {error}", file.display());
+        Error::command_line(CommandLineCode::Io, message, "choose another file")
     };
     let mut to = BufWriter::new(create_private(file).map_err(failed)?);
     let exported = session.service.journal().export(id, &mut to).await?;

@@ -1,6 +1,6 @@
 //! `task`: adds, lists, shows, splits and changes tasks.
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::{AddedTask, TaskHistory, TaskSpec, TaskStatus, TaskView};
 use serde_json::{Map, Value};
 
@@ -41,7 +41,8 @@ fn task_changes(id: String, details: TaskDetailArgs) -> Result<TaskSpec, Error> 
     for field in details.fields {
         let Some((name, value)) = field.split_once('=') else {
             let message = format!("`{field}` is no field");
-            return Err(Error::new("invalid_field", message, "write it as in --field version=1.2"));
+            let cure = "write it as in --field version=1.2";
+            return Err(Error::command_line(CommandLineCode::InvalidField, message, cure));
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
         fields.insert(name.to_owned(), value);

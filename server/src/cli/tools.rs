@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::{
     ServerTools, ToolCallStats, ToolCallStatsByName, ToolInfo, ToolPolicyView, escape_hidden,
 };
@@ -36,7 +36,8 @@ async fn list(session: &Session, only: Option<&str>) -> CommandResult {
     };
     if let Some(only) = only.filter(|only| !is_known(only)) {
         let cure = format!("there are: {}", names.join(", "));
-        return Err(Error::new("no_such_server", format!("there is no server `{only}`"), cure));
+        let message = format!("there is no server `{only}`");
+        return Err(Error::command_line(CommandLineCode::NoSuchServer, message, cure));
     }
     let mut servers = session.service.catalog().list().await;
     servers.retain(|server| only.is_none_or(|only| server.server == only));

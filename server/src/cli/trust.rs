@@ -7,7 +7,7 @@ use actbook::config::{
     Authority, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
     TemplatePart, is_secret_name, locate_config, resolve_program,
 };
-use actbook::error::Error;
+use actbook::error::{CommandLineCode, Error};
 use actbook::service::escape_hidden;
 use serde_json::{Value, json};
 
@@ -28,10 +28,10 @@ pub fn trust(output: &Output, common: &CommonArgs, args: &TrustArgs) -> CommandR
     } else if fresh && !output.can_ask() {
         print_summary(output, &candidate.config);
         let message = format!("{} is not trusted, and there is no terminal to ask at", file.display());
-        return Err(Error::new("untrusted_config", message, "read the file, then say `actbook trust --yes`"));
+        return Err(untrusted_error(message, "read the file, then say `actbook trust --yes`"));
     } else if fresh && !ask_to_trust(output, &candidate)? {
         let message = format!("{} stays untrusted", file.display());
-        return Err(Error::new("untrusted_config", message, "read the file, and say yes if it is yours"));
+        return Err(untrusted_error(message, "read the file, and say yes if it is yours"));
     }
     if output.json {
         output.document(&json!({ "file": candidate.file(), "digest": candidate.digest, "fresh": fresh }));
@@ -48,14 +48,21 @@ fn working_folder_config() -> Result<PathBuf, Error> {
     match locate_config(None)? {
         ConfigLocation::Named(file) | ConfigLocation::WorkingFolder(file) => Ok(file),
         ConfigLocation::User(file) => {
-            let message = format!("{} is your own and needs no trust", file.display());
-            Err(Error::new("nothing_to_trust", message, "name the file that you mean"))
+            Err(nothing_to_trust_error(format!("{} is your own and needs no trust", file.display())))
         }
         ConfigLocation::Nowhere(folder) => {
-            let message = format!("there is no {} in {}", FILE_NAMES.join(" or "), folder.display());
-            Err(Error::new("nothing_to_trust", message, "name the file that you mean"))
+            let names = FILE_NAMES.join(" or ");
+            Err(nothing_to_trust_error(format!("there is no {names} in {}", folder.display())))
         }
     }
+}
+
+fn untrusted_error(message: String, cure: &str) -> Error {
+    Error::command_line(CommandLineCode::UntrustedConfig, message, cure)
+}
+
+fn nothing_to_trust_error(message: String) -> Error {
+    Error::command_line(CommandLineCode::NothingToTrust, message, "name the file that you mean")
 }
 
 /// Shows what the config would do, asks, and records a yes. True: it is trusted now.
@@ -63,7 +70,9 @@ pub fn ask_to_trust(output: &Output, candidate: &ConfigCandidate) -> Result<bool
     let file = escape_hidden(&candidate.file().to_string_lossy());
     output.notice(format_args!("{} is not trusted as it is. It would have Actbook", painted(STRONG, file)));
     print_summary(output, &candidate.config);
-    let failed = |error: std::io::Error| Error::new("io", error.to_string(), "use `actbook trust --yes`");
+    let failed = |error: std::io::Error| {
+        Error::command_line(CommandLineCode::Io, error.to_string(), "use `actbook trust --yes`")
+    };
     let yes = output.confirm("Trust it?").map_err(failed)?;
     if yes {
         record_trust(candidate)?;
@@ -75,7 +84,7 @@ pub fn ask_to_trust(output: &Output, candidate: &ConfigCandidate) -> Result<bool
 fn record_trust(candidate: &ConfigCandidate) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         let message = format!("what is trusted cannot be kept: {error}");
-        Error::new("io", message, "make the data folder writable")
+        Error::command_line(CommandLineCode::Io, message, "make the data folder writable")
     };
     config::trust_store().trust(candidate).map_err(failed)
 }

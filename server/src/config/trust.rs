@@ -197,6 +197,11 @@ impl WithheldConfig {
         self.file.parent().unwrap_or(Path::new("/"))
     }
 
+    /// The file and the reason alone, for errors: an error must not hold the config's secrets.
+    pub fn without_content(&self) -> Self {
+        Self { file: self.file.clone(), reason: self.reason.clone(), secret_source: None }
+    }
+
     /// A config without settings, whose `withheld` says why.
     pub fn into_config(self) -> Config {
         let (folder, file) = (self.folder().to_owned(), Some(self.file.clone()));

@@ -1,149 +1,216 @@
-//! What to do after a refusal, for people at the command line and for programs that embed Actbook.
+//! What to do about an error, for people at the command line and for programs that embed Actbook.
 
-use actbook_engine::refusal::{
-    AllowedAnswers, ArgumentsProblem, AwaitedReport, ClaimExpiry, ExecutionStage, Refusal, StepSuggestion,
-    UndoByHandProblem,
+mod refusal;
+
+pub use refusal::refusal_cure;
+
+use super::{
+    Ambiguity, ClosedPart, Corruption, ErasedUse, Error, ErrorReport, InvalidDocument, PersonAct,
+    SecretProblem,
 };
+use crate::config::{ConfigError, WithheldConfig, WithheldReason};
+use crate::store;
+use crate::tools::CatalogError;
 
-/// The cure for a refusal: what to do instead.
-pub fn refusal_cure(refusal: &Refusal) -> String {
-    let cure = match refusal {
-        Refusal::NotTheDriver => "watch it instead",
-        Refusal::ClaimedByAnother => "look again who drives",
-        Refusal::OtherToolset { .. } => {
-            "go to the folder it was started from, or name its config with --config; `--here` with `resume`, `undo` or `rerun` goes on with those of this place"
+/// The cure for a secret in a value that would be stored.
+pub const SECRET_CURE: &str = "leave it out: `${env:NAME}` in the config puts it in when the call is made; a value that is no secret \
+                               is written into the config as it is";
+
+/// The error as `--json` and the library show it.
+pub fn report(error: &Error) -> ErrorReport {
+    ErrorReport {
+        code: error.code(),
+        message: error.to_string(),
+        cure: cure(error),
+        path: error.path().map(str::to_owned),
+        findings: error.findings().to_vec(),
+    }
+}
+
+/// The cure for an error: what to do instead.
+pub fn cure(error: &Error) -> String {
+    let cure = match error {
+        Error::Refused(refusal) => return refusal_cure(refusal),
+        Error::Invalid(document) => return document_cure(document),
+        Error::Config(error) => config_cure(error),
+        Error::UntrustedConfig(withheld) => return trust_cure(withheld),
+        Error::Store(error) => store_cure(error),
+        Error::Corrupt(corruption) => corruption_cure(corruption),
+        Error::Closed(ClosedPart::Ledger | ClosedPart::Journal) => "start actbook again",
+        Error::Closed(ClosedPart::Client) => "open another one",
+        Error::NodeLock(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+            "free some room on the disk of the data folder"
         }
-        Refusal::NoSuchExecution => "`actbook list` shows them",
-        Refusal::NoSuchPlan { .. } => "`plan list` shows them",
-        Refusal::NoSuchStep { suggestion, .. } => return step_suggestion(suggestion),
-        Refusal::NoSuchTask { .. } => "`actbook task list` shows them",
-        Refusal::NoSuchNote { .. } => "search for it",
-        Refusal::TaskExists { .. } => "choose another id, or change that one",
-        Refusal::KeyReused { .. } => "use a new key for a new request",
-        Refusal::WrongStatus { stage, .. } => stage_cure(*stage),
-        Refusal::AnswerNotAllowed { allowed, .. } => return allowed_answers(allowed),
-        Refusal::OutputNotAllowed { .. } => {
-            "give one with `skip` or `happened`, or with `retry` where the tool asked something"
+        Error::NodeLock(_) | Error::KeyFile { .. } => "make the data folder writable",
+        Error::Aborted { .. } => "try again",
+        Error::Bug(_) => "this is a bug in actbook",
+        Error::NoSuchExecution { .. } => "`actbook list` shows them",
+        Error::NoSuchStep { suggestion, .. } => return refusal::step_suggestion(suggestion),
+        Error::NoSuchPlan { nearest: None, .. } => {
+            "`actbook plan list` shows the saved ones; a file is given by its path"
         }
-        Refusal::ArgumentsNotAllowed(problem) => arguments_cure(problem),
-        Refusal::ReplyDoesNotFit { asked, .. } => return format!("it asks under {}", quoted_list(asked)),
-        Refusal::StaleQuestion => "nothing was decided; `show` it: it says what it asks now",
-        Refusal::NothingToApprove { awaiting } if awaiting.is_empty() => "`show` it: it says what waits",
-        Refusal::NothingToApprove { awaiting } => return format!("name the step: {}", quoted_list(awaiting)),
-        Refusal::NothingToUndo { has_ended: true } => "`show` it: the brief names what cannot be undone",
-        Refusal::NothingToUndo { has_ended: false } => "`cancel` it to stop it",
-        Refusal::AlreadyUndoing => "`watch` it, or answer what it asks",
-        Refusal::UndoOfErased => "undo by hand what `journal` shows",
-        Refusal::UndoByHandNotAllowed(problem) => return undo_by_hand_cure(problem),
-        Refusal::NotAwaited { awaited, .. } => return awaited_report(awaited),
-        Refusal::Claimed { expiry, .. } => return claim_cure(*expiry),
-        Refusal::RecordInErased => "record it without an execution",
-        Refusal::UnclearDecision { nearest, .. } => {
-            return format!("did you mean `{nearest}`? To keep a remark, say it in more than one word");
+        Error::NoSuchVersion { newest, .. } => return format!("its newest version is {newest}"),
+        Error::NoSuchTemplate { nearest: None, .. } => "`actbook template list` shows them",
+        Error::NoSuchPlan { nearest: Some(nearest), .. }
+        | Error::NoSuchTemplate { nearest: Some(nearest), .. } => return did_you_mean(nearest),
+        Error::NoSuchNote { .. } => "`actbook context search WORDS` finds notes",
+        Error::ToolUnavailable { error, nearest } => return tool_cure(error, nearest.as_deref()),
+        Error::ServerNotConfigured { .. } => "name its config with --config",
+        Error::NoSuchKind { alike, known, .. } => return kind_cure(alike, known),
+        Error::NoSuchStatus(_) | Error::NoSuchCategory(_) => "give one of these, or leave it out",
+        Error::Ambiguous(ambiguity) => ambiguity_cure(ambiguity),
+        Error::InvalidArguments { tool, .. } => {
+            return format!("`actbook tools show {tool}` shows what it takes");
         }
-        Refusal::InvalidConfidence => "0 is a guess, 1 is certain",
-        Refusal::EraseBeforeEnd => "wait for its end, or cancel it",
-        Refusal::EraseBeforeUndoApproval => "`approve` or `reject` it first",
-        Refusal::InvalidName { .. } => "give a short name",
-        Refusal::OwnParent => "name another task",
-        Refusal::TooManyLabels { .. } => "keep those that matter",
-        Refusal::FactsTooLarge { bytes_max, .. } | Refusal::NoteTooLarge { bytes_max, .. } => {
-            return format!("keep it below {bytes_max} bytes; name a file instead of quoting it");
+        Error::ToolChanged { tool, .. } => {
+            return format!("read it, then save the plan again, or `actbook tools accept {tool}`");
         }
-        Refusal::DecisionTooLarge { .. } => "say it in short, and name a file for the rest",
-        Refusal::TaskFieldsTooLarge { .. } => "keep what is long in a note",
+        Error::NothingToAccept { .. } => "accept tools of servers and commands",
+        Error::InvalidExecutor { .. } => "give each tool of the program once, as server/tool",
+        Error::InvalidName { .. } => "use one line of plain text",
+        Error::InvalidKey { .. } => "use a fresh random id for each new request",
+        Error::NoWords { .. } => "search for words, the beginning of one (begin*), or \"a phrase\"",
+        Error::SeveralOwners => "name the narrowest one",
+        Error::StepWithoutExecution => "name the execution, or leave the step out",
+        Error::OutputNotAllowed { .. } => "give one with `succeeded` or `compensated`; nothing was recorded",
+        Error::ShippedTemplate { .. } => "only templates that were made can be deleted",
+        Error::Erased { needed_for: ErasedUse::Rerun { plan } } => {
+            return format!("start it anew: `actbook run {plan} --input NAME=VALUE`");
+        }
+        Error::Erased { needed_for: ErasedUse::Template } => "make the template of its plan: `template save`",
+        Error::Secret(problem) => secret_cure(problem),
+        Error::NeedsPerson(act) => return person_cure(act),
+        Error::NotAnExport { .. } => "make one with `actbook export EXECUTION`",
+        Error::ExportNotWritten(_) => "choose another file",
+        Error::CommandLine(error) => return error.cure.clone(),
+        Error::Agent(error) => return error.cure.clone(),
     };
     cure.to_owned()
 }
 
-fn step_suggestion(suggestion: &StepSuggestion) -> String {
-    match suggestion {
-        StepSuggestion::Nearest(step) => format!("did you mean `{step}`?"),
-        StepSuggestion::Known(steps) => {
-            let steps: Vec<&str> = steps.iter().map(|step| step.as_str()).collect();
-            format!("its steps: {}", steps.join(", "))
+/// The cure of the first finding, and the command that lists all of them where there are several.
+fn document_cure(document: &InvalidDocument) -> String {
+    let cure = document.findings.first().map(|first| first.cure.clone()).unwrap_or_default();
+    match (&document.file, document.findings.len()) {
+        (Some(file), count @ 2..) => format!("{cure}; `actbook check {file}` tells all {count}"),
+        (Some(_) | None, _) => cure,
+    }
+}
+
+fn config_cure(error: &ConfigError) -> &'static str {
+    match error {
+        ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
+        ConfigError::Ambiguous { .. } => "keep one of them, or name it with --config",
+        ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
+            "correct the config; `actbook help config` has every word of it"
         }
     }
 }
 
-fn stage_cure(stage: ExecutionStage) -> &'static str {
-    match stage {
-        ExecutionStage::Ended { can_undo: true } => "start a new one, or `undo` this one",
-        ExecutionStage::Ended { can_undo: false } => "start a new one",
-        ExecutionStage::Unwinding => "`pause` it, or answer what it asks",
-        ExecutionStage::Unfinished => "`show` it: it says what can be done now",
+/// The cure for a config that has no effect.
+pub fn trust_cure(withheld: &WithheldConfig) -> String {
+    match withheld.reason {
+        WithheldReason::NeverTrusted | WithheldReason::ChangedSince => {
+            format!("read it, then run `actbook trust` in {}", withheld.folder().display())
+        }
+        WithheldReason::Broken(_) => "correct it, then run `actbook trust` there".to_owned(),
     }
 }
 
-fn allowed_answers(allowed: &AllowedAnswers) -> String {
-    match allowed {
-        AllowedAnswers::Listed(answers) => {
-            let answers: Vec<&str> = answers.iter().map(|answer| answer.as_str()).collect();
-            format!("answers that fit: {}", answers.join(", "))
+fn store_cure(error: &store::Error) -> &'static str {
+    match error {
+        store::Error::Open { .. } => "check --database (or ACTBOOK_DATABASE)",
+        store::Error::DiskFull { .. } => {
+            "free some room, then do it again; nothing that was answered is lost"
         }
-        AllowedAnswers::AfterReport => {
-            "its agent reports it first: after `record … failed` it can be retried or skipped".to_owned()
+        store::Error::ReadOnly { .. } => {
+            "make both writable for this account, or choose another place with --database (or ACTBOOK_DATABASE)"
         }
-        AllowedAnswers::None => "`show` the execution: it says what waits for an answer".to_owned(),
+        store::Error::UnsafeDurability { .. } => {
+            "turn it on, or accept that with --unsafe-durability (`unsafe_durability()` in a program)"
+        }
+        store::Error::NewerSchema { .. } => "run that Actbook, or open a copy from before it with --database",
+        store::Error::Busy { .. } => {
+            "try again when that process has finished; continue it if it was stopped (`kill -CONT`), or end it"
+        }
+        store::Error::ForeignDatabase { .. } => {
+            "give Actbook a file of its own with --database (or ACTBOOK_DATABASE); a new one is made where there is none"
+        }
+        store::Error::TooManyWords { .. } => "search for fewer words",
+        store::Error::Backup { .. } => "choose another file",
+        store::Error::BackupUnsupported => "`pg_dump` copies it while others write",
+        store::Error::Constraint(_)
+        | store::Error::ConnectionLost(_)
+        | store::Error::HeadMoved
+        | store::Error::Failed(_)
+        | store::Error::WrongColumn { .. } => "nothing was lost; `actbook doctor` looks at the database",
     }
 }
 
-fn arguments_cure(problem: &ArgumentsProblem) -> &'static str {
+fn corruption_cure(corruption: &Corruption) -> &'static str {
+    match corruption {
+        Corruption::Fold(_) => "`actbook verify` names the first bad position",
+        Corruption::Entry(_) => "run `actbook verify`",
+        Corruption::Row(_) => "run `actbook rebuild`",
+        Corruption::NoHead => "restore a backup",
+    }
+}
+
+fn tool_cure(error: &CatalogError, nearest: Option<&str>) -> String {
+    match (error, nearest) {
+        (CatalogError::Untrusted(withheld), _) => trust_cure(withheld),
+        (CatalogError::Unreachable { .. }, _) => "`actbook doctor` looks at every server".to_owned(),
+        (CatalogError::DisabledServer { .. }, _) => {
+            "remove `disabled: true` from it, or use another server".to_owned()
+        }
+        (
+            CatalogError::BadName(_) | CatalogError::UnknownServer { .. } | CatalogError::UnknownTool { .. },
+            Some(nearest),
+        ) => did_you_mean(nearest),
+        (
+            CatalogError::BadName(_) | CatalogError::UnknownServer { .. } | CatalogError::UnknownTool { .. },
+            None,
+        ) => "`actbook tools list` shows what there is; servers are named in actbook.yaml".to_owned(),
+    }
+}
+
+fn kind_cure(alike: &[&str], known: &[&str]) -> String {
+    let quoted = refusal::quoted_list;
+    if alike.is_empty() {
+        format!("give one of: {}; its beginning is enough, as in `attempt`", quoted(known))
+    } else {
+        format!("did you mean {}? The beginning of a kind is enough, as in `attempt`", quoted(alike))
+    }
+}
+
+fn ambiguity_cure(ambiguity: &Ambiguity) -> &'static str {
+    match ambiguity {
+        Ambiguity::ExecutionId { .. } | Ambiguity::PlanId { .. } => "give more of the id",
+        Ambiguity::NoteKey { .. } | Ambiguity::NoteOwner { .. } => "name its task, its plan or its execution",
+    }
+}
+
+fn secret_cure(problem: &SecretProblem) -> &'static str {
     match problem {
-        ArgumentsProblem::AnswerTakesNone { .. } => "give them with `retry`",
-        ArgumentsProblem::GivenWithOutput => "an output answers what the tool asked; give one of the two",
-        ArgumentsProblem::StepIsUndone { .. } => "undo it by hand and answer `happened`, or `skip` it",
-        ArgumentsProblem::StepHasNone { .. } => "`retry` it without them, and tell its agent what to do",
-        ArgumentsProblem::EffectUnknown { .. } => {
-            "if it certainly did not, answer `did-not-happen` with these arguments"
-        }
-        ArgumentsProblem::NotAnObject => "give all of them, not only those that change",
-        ArgumentsProblem::HoldExpression { .. } => "give the value itself, or write `$${` for a plain `${`",
+        SecretProblem::InName { .. } => "use another name: it is kept and shown as it is written",
+        SecretProblem::InArgument { .. } | SecretProblem::InInput { .. } => SECRET_CURE,
+        SecretProblem::InTemplateInput { .. } => "give it when the plan runs",
+        SecretProblem::NotKept { .. } => "give it again by its name",
     }
 }
 
-fn undo_by_hand_cure(problem: &UndoByHandProblem) -> String {
-    match problem {
-        UndoByHandProblem::NoEffect { others, .. } if others.is_empty() => {
-            "nothing that ran is left to compensate".to_owned()
+fn person_cure(act: &PersonAct) -> String {
+    match act {
+        PersonAct::DeleteForeignPlan | PersonAct::DeleteForeignTemplate => {
+            "a person can delete it at the command line".to_owned()
         }
-        UndoByHandProblem::NoEffect { others, .. } => format!("what may have run: {}", quoted_list(others)),
-        UndoByHandProblem::GoesForward { .. } => {
-            "stop it first, or `undo` it, and then compensate".to_owned()
+        PersonAct::Share => {
+            "leave `everywhere` out, or ask your user for `everywhere: agents` in the config".to_owned()
         }
-        UndoByHandProblem::UndoneByActbook { .. } => "wait for its end".to_owned(),
-        UndoByHandProblem::InProgress { .. } => "wait for its end, or report it".to_owned(),
-        UndoByHandProblem::DependentsFirst { dependents, .. } => {
-            format!("first compensate {}", quoted_list(dependents))
-        }
+        PersonAct::Approve { execution } => format!("a person runs `actbook approve {execution}`"),
     }
 }
 
-fn awaited_report(awaited: &AwaitedReport) -> String {
-    match awaited {
-        AwaitedReport::Outcome => "say `succeeded` or `failed`".to_owned(),
-        AwaitedReport::Compensation => "say `compensated` or `failed`".to_owned(),
-        AwaitedReport::OtherSteps(steps) => {
-            format!("steps that wait for their agent: {}", quoted_list(steps))
-        }
-        AwaitedReport::None => "no step waits for its agent; `show` the execution".to_owned(),
-    }
-}
-
-fn claim_cure(expiry: ClaimExpiry) -> String {
-    match expiry {
-        ClaimExpiry::HolderDeparted => {
-            "that agent's connection has ended: report with `take_over: true` and say why".to_owned()
-        }
-        ClaimExpiry::Lapsed => "that claim has lapsed: report with `take_over: true` and say why".to_owned(),
-        ClaimExpiry::LapsesIn { seconds } => format!(
-            "leave it to them; their claim lapses in {seconds} s, and then `take_over: true` takes it over"
-        ),
-    }
-}
-
-/// The items in backquotes, separated by commas.
-fn quoted_list(items: &[impl std::fmt::Display]) -> String {
-    let quoted: Vec<String> = items.iter().map(|item| format!("`{item}`")).collect();
-    quoted.join(", ")
+fn did_you_mean(nearest: &str) -> String {
+    format!("did you mean `{nearest}`?")
 }

@@ -24,7 +24,7 @@ pub use suggestions::{ApprovalRoute, execution_suggestions, status_step_argument
 
 use super::cures;
 use super::text::{AnswerText, Suggestion};
-use crate::error::Error;
+use crate::error::{AgentError, ErrorReport};
 use crate::service::quote::{self, quoted};
 use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, RecordView, StepView, WaitingView};
 use crate::service::{Brief, Durations};
@@ -75,7 +75,7 @@ impl From<AgentAnswer> for CallToolResponse {
 }
 
 /// An error as a tool result: message, cure and findings, in text and structured content.
-pub fn error_result(error: &Error) -> CallToolResult {
+pub fn error_result(error: &ErrorReport) -> CallToolResult {
     let mut text = AnswerText::new(format!("{}: {}", error.code, error.message));
     text.push_line(format!("→ {}", error.cure));
     for finding in error.findings.iter().skip(1).take(FINDINGS_SHOWN_MAX) {
@@ -119,7 +119,7 @@ pub fn undrivable_execution_answer(view: &ExecutionView, route: ApprovalRoute, w
 }
 
 /// The answer for an execution whose question could not be put to the person; `error` says why.
-pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer {
+pub fn dialog_failed_answer(view: &ExecutionView, error: &AgentError) -> AgentAnswer {
     let mut answer =
         render_execution(view, suggestions::execution_suggestions(view, ApprovalRoute::CommandLine));
     let cure = cures::cure_for_agent(error);

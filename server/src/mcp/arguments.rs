@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::call_variants::{CallVariant, variants_that_accept};
-use crate::error::Error;
+use crate::error::{AgentError, AgentErrorCode, Error};
 
 /// For an argument, how an agent finds values for it.
 const VALUE_SOURCES: [(&str, &str); 3] = [
@@ -70,19 +70,12 @@ impl ArgumentSpec {
         if let Some(error) = self.validator.iter_errors(&given).next() {
             let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
             let message = format!("`{path}` of {tool}: {error}");
-            return Err(argument_error(
-                &path,
-                "invalid_argument",
-                message,
-                self.cure(&path, error.instance()),
-            ));
+            let cure = self.cure(&path, error.instance());
+            return Err(argument_error(&path, AgentErrorCode::InvalidArgument, message, cure));
         }
         serde_json::from_value(given).map_err(|error| {
-            Error::new(
-                "invalid_argument",
-                format!("{tool}: {error}"),
-                format!("it takes: {}", self.joined_names()),
-            )
+            let cure = format!("it takes: {}", self.joined_names());
+            Error::agent(AgentErrorCode::InvalidArgument, format!("{tool}: {error}"), cure)
         })
     }
 
@@ -95,14 +88,19 @@ impl ArgumentSpec {
                 None => format!("leave it out; {tool} takes: {}", self.joined_names()),
             };
             let message = format!("`{unknown}` is no argument of {tool}");
-            return Err(argument_error(unknown, "unknown_argument", message, cure));
+            return Err(argument_error(unknown, AgentErrorCode::UnknownArgument, message, cure));
         }
         let required = self.schema.get("required").and_then(Value::as_array).into_iter().flatten();
         let missing = required.filter_map(Value::as_str).find(|name| !given.contains_key(*name));
         match missing {
             Some(name) => {
                 let message = format!("{tool} needs `{name}`");
-                Err(argument_error(name, "missing_argument", message, self.cure(name, &Value::Null)))
+                Err(argument_error(
+                    name,
+                    AgentErrorCode::MissingArgument,
+                    message,
+                    self.cure(name, &Value::Null),
+                ))
             }
             None => Ok(()),
         }
@@ -124,12 +122,17 @@ impl ArgumentSpec {
             let takes = if takes.is_empty() { "nothing else".to_owned() } else { takes.join(", ") };
             let cure = format!("leave it out: {called} takes {takes}; it goes with: {others}");
             let message = format!("{called} does not take `{unexpected}`");
-            return Err(argument_error(unexpected, "unexpected_argument", message, cure));
+            return Err(argument_error(unexpected, AgentErrorCode::UnexpectedArgument, message, cure));
         }
         match variant.required.iter().find(|name| !given.contains_key(**name)) {
             Some(name) => {
                 let message = format!("{called} needs `{name}`");
-                Err(argument_error(name, "missing_argument", message, self.cure(name, &Value::Null)))
+                Err(argument_error(
+                    name,
+                    AgentErrorCode::MissingArgument,
+                    message,
+                    self.cure(name, &Value::Null),
+                ))
             }
             None => Ok(()),
         }
@@ -199,8 +202,8 @@ fn type_text(property: &Value) -> String {
 }
 
 /// An error about one argument.
-fn argument_error(path: &str, code: &'static str, message: String, cure: String) -> Error {
-    Error { path: Some(path.to_owned()), ..Error::new(code, message, cure) }
+fn argument_error(path: &str, code: AgentErrorCode, message: String, cure: String) -> Error {
+    AgentError::new(code, message, cure).with_path(path).into()
 }
 
 /// Removes what tells a model nothing from a generated schema, because schemas fill its context.

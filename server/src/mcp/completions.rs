@@ -21,7 +21,7 @@ pub async fn complete(
     request: &CompleteRequestParams,
 ) -> Result<CompleteResult, ErrorData> {
     let prefix = request.argument.value.as_str();
-    let failed = |error: crate::error::Error| ErrorData::internal_error(error.message, None);
+    let failed = |error: crate::error::Error| ErrorData::internal_error(error.to_string(), None);
     let values = match completion_kind(&request.r#ref, &request.argument.name) {
         CompletionKind::PlanId => resources::complete_id(service, true, prefix).await.map_err(failed)?,
         CompletionKind::ExecutionId => {

@@ -1,223 +1,149 @@
-//! Words errors for agents: an agent needs the tool call where a person needs the command. Knows refusals,
-//! error codes and texts, and no state.
+//! Words errors for agents: an agent needs the tool call where a person needs the command. Knows errors and
+//! findings, and no state.
 
-use actbook_engine::plan::Finding;
-use actbook_engine::policy::StepAnswer;
-use actbook_engine::refusal::{
-    AllowedAnswers, ArgumentsProblem, AwaitedReport, ExecutionStage, Refusal, UndoByHandProblem,
-};
+mod refusal;
 
-use crate::error::Error;
-use crate::error::command_line::refusal_cure;
+use actbook_engine::plan::{CureAction, Finding};
 
-/// An error code, a substring of the service's cure, and the cure for an agent.
-const CURES: [(&str, &str, &str); 11] = [
-    ("no_such_execution", "`actbook list`", "status without arguments shows them"),
-    (
-        "no_such_plan",
-        "`actbook plan list`",
-        "plan {\"action\":\"list\"} shows them; or give the document as `plan`",
-    ),
-    ("no_such_template", "`actbook template list`", "template with action \"list\" shows them"),
-    (
-        "no_such_task",
-        "`actbook task list`",
-        "give the id of a task that a plan, an execution or a note names, or leave it out",
-    ),
-    ("no_such_note", "`actbook context", "query_context with `search` finds notes"),
-    ("no_such_tool", "`actbook doctor`", "list_tools says what is wrong with its server; tell your user"),
-    (
-        "no_such_tool",
-        "`actbook tools list`",
-        "list_tools shows what there is; your user names servers in actbook.yaml",
-    ),
-    (
-        "untrusted_config",
-        "`actbook trust`",
-        "its servers are not started: your user reads that file, runs `actbook trust` in its folder and starts this server again",
-    ),
-    ("bad_argument", "`actbook tools show", "list_tools with the tool's name as `search` shows its schema"),
-    (
-        "invalid_arguments",
-        "`actbook tools show",
-        "list_tools with the tool's name as `search` shows its schema; give all arguments of the call",
-    ),
-    ("hidden_text", "`actbook tools show`", "read its description in list_tools, and doubt its server"),
-];
+pub use refusal::{action_name, refusal_cure_for_agent};
 
-/// The cure of an error, for an agent.
-pub fn cure_for_agent(error: &Error) -> String {
-    match error.refusal() {
-        Some(refusal) => refusal_cure_for_agent(refusal),
-        None => reword_cure(error.code, &error.cure),
+use crate::config::ConfigError;
+use crate::error::{Corruption, ErasedUse, Error, ErrorReport, PersonAct, StoreError, command_line};
+
+const TRUST_CURE: &str = "its servers are not started: your user reads that file, runs `actbook trust` in its folder and starts this server again";
+
+/// The error as MCP's structured content and texts show it.
+pub fn report_for_agent(error: &Error) -> ErrorReport {
+    ErrorReport {
+        code: error.code(),
+        message: message_for_agent(error),
+        cure: cure_for_agent(error),
+        path: error.path().map(str::to_owned),
+        findings: findings_for_agent(error.findings().to_vec()),
     }
-}
-
-/// The cure from the table. If the table has none: the service's, marked as for the user if it is a command.
-fn reword_cure(code: &str, cure: &str) -> String {
-    let entry = CURES.iter().find(|(known, substring, _)| *known == code && cure.contains(substring));
-    match entry {
-        Some((_, _, reworded)) => (*reworded).to_owned(),
-        None if cure.contains("`actbook ") => format!("for your user: {cure}"),
-        None => cure.to_owned(),
-    }
-}
-
-/// The error with its message and its cures worded for an agent.
-pub fn error_for_agent(mut error: Error) -> Error {
-    let findings = findings_for_agent(std::mem::take(&mut error.findings));
-    // With findings, the error's cure is that of the first finding.
-    let cure = findings.first().map_or_else(|| cure_for_agent(&error), |first| first.cure.clone());
-    Error { message: message_for_agent(&error), cure, findings, ..error }
 }
 
 /// The message of an error, for an agent.
 pub fn message_for_agent(error: &Error) -> String {
-    error.refusal().map_or_else(|| error.message.clone(), refusal_message_for_agent)
+    error.refusal().map_or_else(|| error.to_string(), refusal::refusal_message_for_agent)
+}
+
+/// The cure for an error, for an agent: the tool call to make, or what is for the agent's user to do.
+pub fn cure_for_agent(error: &Error) -> String {
+    let cure = match error {
+        Error::Refused(refusal) => return refusal_cure_for_agent(refusal),
+        Error::Invalid(document) => {
+            return document.findings.first().map(finding_cure_for_agent).unwrap_or_default();
+        }
+        Error::UntrustedConfig(_) => TRUST_CURE,
+        Error::NoSuchExecution { .. } => "status without arguments shows them",
+        Error::NoSuchPlan { nearest: None, .. } => {
+            "plan {\"action\":\"list\"} shows them; or give the document as `plan`"
+        }
+        Error::NoSuchTemplate { nearest: None, .. } => "template with action \"list\" shows them",
+        Error::NoSuchNote { .. } => "query_context with `search` finds notes",
+        Error::ToolUnavailable { .. } => return action_cure(error.cure_action(), &command_line::cure(error)),
+        Error::InvalidArguments { .. } => {
+            "list_tools with the tool's name as `search` shows its schema; give all arguments of the call"
+        }
+        // Their cures name a command.
+        Error::Config(ConfigError::Malformed { .. } | ConfigError::Refused { .. })
+        | Error::Corrupt(Corruption::Fold(_) | Corruption::Entry(_) | Corruption::Row(_))
+        | Error::ToolChanged { .. }
+        | Error::Erased { needed_for: ErasedUse::Rerun { .. } }
+        | Error::NeedsPerson(PersonAct::Approve { .. })
+        | Error::NotAnExport { .. } => return for_user(error),
+        Error::Store(cause) if names_command(cause) => return for_user(error),
+        // Their cures are the same for every reader.
+        Error::Config(ConfigError::Unreadable { .. } | ConfigError::Ambiguous { .. })
+        | Error::Store(_)
+        | Error::Corrupt(Corruption::NoHead)
+        | Error::Closed(_)
+        | Error::NodeLock(_)
+        | Error::KeyFile { .. }
+        | Error::Aborted { .. }
+        | Error::Bug(_)
+        | Error::NoSuchStep { .. }
+        | Error::NoSuchPlan { nearest: Some(_), .. }
+        | Error::NoSuchVersion { .. }
+        | Error::NoSuchTemplate { nearest: Some(_), .. }
+        | Error::ServerNotConfigured { .. }
+        | Error::NoSuchKind { .. }
+        | Error::NoSuchStatus(_)
+        | Error::NoSuchCategory(_)
+        | Error::Ambiguous(_)
+        | Error::NothingToAccept { .. }
+        | Error::InvalidExecutor { .. }
+        | Error::InvalidName { .. }
+        | Error::InvalidKey { .. }
+        | Error::NoWords { .. }
+        | Error::SeveralOwners
+        | Error::StepWithoutExecution
+        | Error::OutputNotAllowed { .. }
+        | Error::ShippedTemplate { .. }
+        | Error::Erased { needed_for: ErasedUse::Template }
+        | Error::Secret(_)
+        | Error::NeedsPerson(
+            PersonAct::DeleteForeignPlan | PersonAct::DeleteForeignTemplate | PersonAct::Share,
+        )
+        | Error::ExportNotWritten(_)
+        | Error::CommandLine(_)
+        | Error::Agent(_) => return command_line::cure(error),
+    };
+    cure.to_owned()
+}
+
+/// The command line's cure, marked as one that the agent cannot follow itself.
+fn for_user(error: &Error) -> String {
+    format!("for your user: {}", command_line::cure(error))
+}
+
+/// Whether the command line's cure for a failure of the database names a command of Actbook.
+fn names_command(error: &StoreError) -> bool {
+    match error {
+        StoreError::Constraint(_)
+        | StoreError::ConnectionLost(_)
+        | StoreError::HeadMoved
+        | StoreError::Failed(_)
+        | StoreError::WrongColumn { .. } => true,
+        StoreError::Open { .. }
+        | StoreError::UnsafeDurability { .. }
+        | StoreError::NewerSchema { .. }
+        | StoreError::DiskFull { .. }
+        | StoreError::ReadOnly { .. }
+        | StoreError::Busy { .. }
+        | StoreError::ForeignDatabase { .. }
+        | StoreError::TooManyWords { .. }
+        | StoreError::Backup { .. }
+        | StoreError::BackupUnsupported => false,
+    }
 }
 
 /// The findings with cures worded for an agent.
 pub fn findings_for_agent(findings: Vec<Finding>) -> Vec<Finding> {
     findings
         .into_iter()
-        .map(|finding| Finding { cure: reword_cure(finding.code, &finding.cure), ..finding })
+        .map(|finding| Finding { cure: finding_cure_for_agent(&finding), ..finding })
         .collect()
 }
 
-/// The message of a refusal, with answers named as the actions of `control`.
-fn refusal_message_for_agent(refusal: &Refusal) -> String {
-    if let Refusal::AnswerNotAllowed { answer, step, status, .. } = refusal {
-        return format!("`{}` does not fit: step `{step}` is {status}", action_name(*answer));
-    }
-    if let Refusal::OutputNotAllowed { answer } = refusal {
-        return format!("an output does not go with `{}`", action_name(*answer));
-    }
-    refusal.to_string()
+fn finding_cure_for_agent(finding: &Finding) -> String {
+    action_cure(finding.action, &finding.cure)
 }
 
-/// The action of `control` that gives this answer.
-pub fn action_name(answer: StepAnswer) -> &'static str {
-    match answer {
-        StepAnswer::DidNotHappen => "did_not_happen",
-        StepAnswer::Retry
-        | StepAnswer::Skip
-        | StepAnswer::Happened
-        | StepAnswer::Compensate
-        | StepAnswer::Abandon => answer.as_str(),
-    }
-}
-
-/// The cure for a refusal, for an agent: the tool call to make, or what is for the agent's user to do.
-pub fn refusal_cure_for_agent(refusal: &Refusal) -> String {
-    let cure = match refusal {
-        Refusal::OtherToolset { .. } => {
-            "it goes on where it was started; to go on with the servers of this place, your user runs `actbook resume EXECUTION --here`"
+/// What an agent is told to do. `cure`: the command line's words for it, which are the agent's if they name no
+/// action.
+fn action_cure(action: Option<CureAction>, cure: &str) -> String {
+    let reworded = match action {
+        None => cure,
+        Some(CureAction::ReadToolSchema) => "list_tools with the tool's name as `search` shows its schema",
+        Some(CureAction::ReadToolDescription) => "read its description in list_tools, and doubt its server",
+        Some(CureAction::ListTools) => {
+            "list_tools shows what there is; your user names servers in actbook.yaml"
         }
-        Refusal::NoSuchExecution => "status without arguments shows them",
-        Refusal::NoSuchPlan { .. } => "plan {\"action\":\"list\"} shows them; or give the document as `plan`",
-        Refusal::NoSuchTask { .. } => {
-            "give the id of a task that a plan, an execution or a note names, or leave it out"
-        }
-        Refusal::WrongStatus { stage, .. } => stage_cure(*stage),
-        Refusal::AnswerNotAllowed { allowed, .. } => return allowed_actions(allowed),
-        Refusal::ArgumentsNotAllowed(problem) => return arguments_cure(problem, refusal),
-        Refusal::StaleQuestion => "nothing was decided; status with its execution_id says what it asks now",
-        Refusal::NothingToApprove { awaiting } if awaiting.is_empty() => {
-            "status with its execution_id says what waits"
-        }
-        Refusal::NothingToUndo { has_ended: true } => {
-            "status with its execution_id: the brief names what cannot be undone"
-        }
-        Refusal::NothingToUndo { has_ended: false } => "control with action \"cancel\" stops it",
-        Refusal::AlreadyUndoing => "status with wait_s waits for it; or answer what it asks",
-        Refusal::UndoOfErased => "undo by hand what query_ledger shows",
-        Refusal::UndoByHandNotAllowed(problem) => return undo_by_hand_cure(problem, refusal),
-        Refusal::NotAwaited { awaited, .. } => return awaited_report(awaited, refusal),
-        Refusal::EraseBeforeUndoApproval => "for your user: `actbook approve` or `actbook reject` it first",
-        // Their cures name no command, and are the same for every reader.
-        Refusal::NotTheDriver
-        | Refusal::ClaimedByAnother
-        | Refusal::NoSuchStep { .. }
-        | Refusal::NoSuchNote { .. }
-        | Refusal::TaskExists { .. }
-        | Refusal::KeyReused { .. }
-        | Refusal::OutputNotAllowed { .. }
-        | Refusal::ReplyDoesNotFit { .. }
-        | Refusal::NothingToApprove { .. }
-        | Refusal::Claimed { .. }
-        | Refusal::RecordInErased
-        | Refusal::UnclearDecision { .. }
-        | Refusal::InvalidConfidence
-        | Refusal::EraseBeforeEnd
-        | Refusal::InvalidName { .. }
-        | Refusal::OwnParent
-        | Refusal::TooManyLabels { .. }
-        | Refusal::FactsTooLarge { .. }
-        | Refusal::DecisionTooLarge { .. }
-        | Refusal::NoteTooLarge { .. }
-        | Refusal::TaskFieldsTooLarge { .. } => return refusal_cure(refusal),
+        Some(CureAction::ListServerTools) => return format!("for your user: {cure}"),
+        Some(CureAction::InspectServers) => "list_tools says what is wrong with its server; tell your user",
+        Some(CureAction::TrustConfig) => TRUST_CURE,
     };
-    cure.to_owned()
-}
-
-fn stage_cure(stage: ExecutionStage) -> &'static str {
-    match stage {
-        ExecutionStage::Ended { can_undo: true } => {
-            "start a new one, or undo this one: control with action \"compensate\""
-        }
-        ExecutionStage::Ended { can_undo: false } => "start a new one",
-        ExecutionStage::Unwinding => "control with action \"pause\" halts it, or answer what it asks",
-        ExecutionStage::Unfinished => "status with its execution_id says what can be done",
-    }
-}
-
-fn allowed_actions(allowed: &AllowedAnswers) -> String {
-    match allowed {
-        AllowedAnswers::Listed(answers) => {
-            let actions: Vec<&str> = answers.iter().map(|answer| action_name(*answer)).collect();
-            format!("answers that fit: {}", actions.join(", "))
-        }
-        AllowedAnswers::AfterReport => {
-            "its agent reports it first: record_action with status \"failed\", then retry or skip fits. Another agent's step: take_over: true as well, once its claim has lapsed".to_owned()
-        }
-        AllowedAnswers::None => "status with its execution_id says what can be done".to_owned(),
-    }
-}
-
-fn arguments_cure(problem: &ArgumentsProblem, refusal: &Refusal) -> String {
-    match problem {
-        ArgumentsProblem::EffectUnknown { .. } => {
-            let action = action_name(StepAnswer::DidNotHappen);
-            format!("if it certainly did not, answer `{action}` with these arguments")
-        }
-        ArgumentsProblem::AnswerTakesNone { .. }
-        | ArgumentsProblem::GivenWithOutput
-        | ArgumentsProblem::StepIsUndone { .. }
-        | ArgumentsProblem::StepHasNone { .. }
-        | ArgumentsProblem::NotAnObject
-        | ArgumentsProblem::HoldExpression { .. } => refusal_cure(refusal),
-    }
-}
-
-fn undo_by_hand_cure(problem: &UndoByHandProblem, refusal: &Refusal) -> String {
-    match problem {
-        UndoByHandProblem::GoesForward { .. } => {
-            "stop it first with control, action \"cancel\", or undo it all with action \"compensate\""
-                .to_owned()
-        }
-        UndoByHandProblem::NoEffect { .. }
-        | UndoByHandProblem::UndoneByActbook { .. }
-        | UndoByHandProblem::InProgress { .. }
-        | UndoByHandProblem::DependentsFirst { .. } => refusal_cure(refusal),
-    }
-}
-
-fn awaited_report(awaited: &AwaitedReport, refusal: &Refusal) -> String {
-    match awaited {
-        AwaitedReport::Compensation => {
-            "the step is being undone: report that with record_compensation, outcome \"succeeded\" or \"failed\"".to_owned()
-        }
-        AwaitedReport::None => "no step waits for you; status with its execution_id says what does".to_owned(),
-        AwaitedReport::Outcome | AwaitedReport::OtherSteps(_) => refusal_cure(refusal),
-    }
+    reworded.to_owned()
 }

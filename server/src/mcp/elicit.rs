@@ -18,7 +18,7 @@ use super::McpEndpoint;
 use super::answer;
 use super::request::AgentRequest;
 use super::tools::continued_answer;
-use crate::error::Error;
+use crate::error::{AgentErrorCode, Error};
 use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView};
 use crate::service::{Asker, FoundExecution, PersonQuestion, QuestionMedium};
 
@@ -26,8 +26,6 @@ use crate::service::{Asker, FoundExecution, PersonQuestion, QuestionMedium};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// The key of the one question in an `input_required` result.
 const QUESTION_KEY: &str = "question";
-/// Code of the error that the client's form failed, so that the person could not answer.
-pub const DIALOG_FAILED: &str = "dialog_failed";
 
 /// The result of putting a question to a person.
 #[derive(Debug)]
@@ -81,16 +79,18 @@ pub async fn elicit_approval(
             Ok(continued_answer(endpoint, request, &found, wait).await?.into_result().into())
         }
         Ok(QuestionOutcome::InputRequired(result)) => Ok(result.into()),
-        Err(error) if error.code == DIALOG_FAILED => Ok(answer::dialog_failed_answer(&view, &error).into()),
+        Err(Error::Agent(error)) if error.code == AgentErrorCode::DialogFailed => {
+            Ok(answer::dialog_failed_answer(&view, &error).into())
+        }
         Err(error) => Err(error),
         Ok(QuestionOutcome::NoAnswer) => {
             let waiting = &view.waiting[index];
             let cure = if waiting.too_long {
-                format!("nothing was decided. {}", waiting.too_long_text(view.id.as_str()))
+                format!("nothing was decided; for your user: {}", waiting.too_long_text(view.id.as_str()))
             } else {
                 "nothing was decided; ask your user what they want, and call again".to_owned()
             };
-            Err(Error::new("no_answer", "the person gave no answer", cure))
+            Err(Error::agent(AgentErrorCode::NoAnswer, "the person gave no answer", cure))
         }
     }
 }
@@ -122,7 +122,7 @@ pub fn find_open_approval(view: &ExecutionView, step: Option<&str>) -> Result<us
                 Some(other) => format!("step `{other}` does: give its step_id"),
                 None => "nothing here does: status names what waits".to_owned(),
             };
-            Error::new("not_waiting", message, cure)
+            Error::agent(AgentErrorCode::NotWaiting, message, cure)
         },
     )
 }
@@ -143,7 +143,8 @@ pub fn open_request_state(
     let opened = endpoint.state_codec().open_json_with(state, request.caller.actor.as_bytes());
     opened.map(Some).map_err(|error| {
         let cure = "call again without requestState: the question is put anew";
-        Error::new("stale_question", format!("the state of the question does not hold: {error}"), cure)
+        let message = format!("the state of the question does not hold: {error}");
+        Error::agent(AgentErrorCode::StaleQuestion, message, cure)
     })
 }
 
@@ -185,11 +186,8 @@ pub async fn put_question(
     let (_, current) = open_questions(endpoint, request, &shown.execution, reason).await?;
     if !current.iter().any(|question| ShownQuestion::from_question(question) == shown) {
         let message = "the question has changed while it was being answered";
-        return Err(Error::new(
-            "stale_question",
-            message,
-            "status shows what waits now; nothing was decided",
-        ));
+        let cure = "status shows what waits now; nothing was decided";
+        return Err(Error::agent(AgentErrorCode::StaleQuestion, message, cure));
     }
     Ok(QuestionOutcome::Answered(apply_answer(endpoint, request, question, option, why).await?))
 }
@@ -203,8 +201,7 @@ fn input_required_result(
 ) -> Result<InputRequiredResult, Error> {
     let options = SealOptions::new().associated_data(request.caller.actor.as_bytes()).ttl(ANSWER_TIMEOUT);
     let state = codec.seal_json_with(shown, &options);
-    let state =
-        state.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))?;
+    let state = state.map_err(|error| Error::Bug(error.to_string()))?;
     let requests = BTreeMap::from([(
         QUESTION_KEY.to_owned(),
         InputRequest::Elicitation(ElicitRequest::new(elicitation)),
@@ -218,7 +215,8 @@ fn elicit_response(request: &AgentRequest) -> Result<ElicitResult, Error> {
     let result = given.and_then(|given| serde_json::from_value(given.clone()).ok());
     result.ok_or_else(|| {
         let cure = "send inputResponses with the answer to `question`, or call without requestState";
-        Error::new(DIALOG_FAILED, "the call brings no answer to the question", cure)
+        let message = "the call brings no answer to the question";
+        Error::agent(AgentErrorCode::DialogFailed, message, cure)
     })
 }
 
@@ -271,5 +269,5 @@ pub async fn apply_answer(
 /// The error of a form that the client did not show, or whose answer cannot be read. Nothing was decided.
 fn dialog_error(message: impl Into<String>) -> Error {
     let cure = "nothing was decided; the person can use `actbook approve` or `actbook decide`";
-    Error::new(DIALOG_FAILED, message, cure)
+    Error::agent(AgentErrorCode::DialogFailed, message, cure)
 }

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::message;
-use crate::error::Error;
+use crate::error::{CommandLineCode, Error};
 use crate::service::{CLAIM_DURATION, Service};
 use bodies::{BODY_BYTES_MAX, BodyBudget, busy_response};
 use connection_slots::{ConnectionSlot, ConnectionSlots, RESERVED_SLOT_TIMEOUT};
@@ -66,10 +66,11 @@ impl ListenConfig {
                 format!("{} can be reached from other machines, and there are no tokens yet", self.address);
             let cure =
                 "listen on 127.0.0.1, or add --without-tokens if something in front of it keeps others out";
-            return Err(Error::new("not_loopback", message, cure));
+            return Err(Error::command_line(CommandLineCode::NotLoopback, message, cure));
         }
         let failed = |error: std::io::Error| {
-            Error::new("listen", format!("{}: {error}", self.address), "choose another --listen")
+            let message = format!("{}: {error}", self.address);
+            Error::command_line(CommandLineCode::Listen, message, "choose another --listen")
         };
         TcpListener::bind(self.address).await.map_err(failed)
     }

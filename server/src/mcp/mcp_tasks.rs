@@ -16,7 +16,7 @@ use super::answer::{self, ApprovalRoute};
 use super::cures;
 use super::elicit::{self, ShownQuestion};
 use super::request::AgentRequest;
-use crate::error::Error;
+use crate::error::{AgentErrorCode, Error};
 use crate::service::PersonQuestion;
 use crate::service::quote;
 use crate::service::view::ExecutionView;
@@ -113,11 +113,8 @@ async fn apply_response(
     response: &Value,
 ) -> Result<(), Error> {
     let result = serde_json::from_value(response.clone()).map_err(|error| {
-        Error::new(
-            "invalid_argument",
-            format!("the answer is no elicitation result: {error}"),
-            "answer the form",
-        )
+        let message = format!("the answer is no elicitation result: {error}");
+        Error::agent(AgentErrorCode::InvalidArgument, message, "answer the form")
     })?;
     if let Some((option, reason)) = elicit::chosen_option(result, &question.waiting) {
         let found = elicit::apply_answer(endpoint, request, question, option, reason).await?;
@@ -178,11 +175,11 @@ fn mcp_task(view: &ExecutionView, status: TaskStatus) -> Task {
 
 /// The protocol error for an id that names no execution.
 fn unknown_mcp_task_error(error: &Error) -> ErrorData {
-    ErrorData::invalid_params(error.message.clone(), None)
+    ErrorData::invalid_params(error.to_string(), None)
 }
 
 /// A service error as a protocol error, with the cure for an agent.
 fn to_error_data(error: &Error) -> ErrorData {
     let cure = cures::cure_for_agent(error);
-    ErrorData::invalid_params(format!("{}: {}; {cure}", error.code, error.message), None)
+    ErrorData::invalid_params(format!("{}: {error}; {cure}", error.code()), None)
 }

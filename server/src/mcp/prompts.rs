@@ -151,7 +151,7 @@ pub async fn get(
 
 /// A service error as a protocol error, with the cure for an agent.
 fn to_error_data(error: Error) -> ErrorData {
-    ErrorData::invalid_params(format!("{}; {}", error.message, cures::cure_for_agent(&error)), None)
+    ErrorData::invalid_params(format!("{error}; {}", cures::cure_for_agent(&error)), None)
 }
 
 /// The text of the prompt `plan_work`.

@@ -100,7 +100,7 @@ pub async fn read(endpoint: &McpEndpoint, uri: &str) -> Result<ReadResourceResul
     };
     let text = |text: &str, mime_type: &str| ResourceContents::text(text, uri).with_mime_type(mime_type);
     let json = |shown: Result<Value, Error>| {
-        let shown = shown.map_err(|error| not_found(uri, &error.message))?;
+        let shown = shown.map_err(|error| not_found(uri, &error.to_string()))?;
         Ok::<_, ErrorData>(vec![text(&shown.to_string(), "application/json")])
     };
     let service = endpoint.service();

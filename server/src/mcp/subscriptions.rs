@@ -34,7 +34,7 @@ impl SessionSubscriptions {
     pub async fn add(&self, service: &Service, peer: Peer<RoleServer>, uri: String) -> Result<(), ErrorData> {
         let id = subscribable_execution_id(&uri)
             .ok_or_else(|| not_found(&uri, "only executions can be subscribed to"))?;
-        service.executions().find(&id).await.map_err(|error| not_found(&uri, &error.message))?;
+        service.executions().find(&id).await.map_err(|error| not_found(&uri, &error.to_string()))?;
         let mut watchers = self.0.lock();
         if watchers.len() >= SUBSCRIBED_MAX && !watchers.contains_key(&uri) {
             return Err(ErrorData::invalid_params(format!("at most {SUBSCRIBED_MAX} subscriptions"), None));

@@ -6,7 +6,7 @@ use actbook_engine::policy::StepStatus;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::request::{AgentRequest, ProgressUpdate};
-use crate::error::Error;
+use crate::error::{AgentError, AgentErrorCode, Error};
 use crate::service::quote::quoted;
 use crate::service::view::{ExecutionView, StepProgress};
 use crate::service::{ExecutionWatcher, Service};
@@ -36,10 +36,8 @@ pub fn parse_wait(wait_s: Option<f64>) -> Result<Duration, Error> {
     if !(0.0..=WAIT_S_MAX).contains(&wait_s) {
         let message = format!("`wait_s` is 0 to {WAIT_S_MAX} seconds, and {wait_s} was given");
         let cure = "give less, and call status with wait_s again while it runs on";
-        return Err(Error {
-            path: Some("wait_s".to_owned()),
-            ..Error::new("invalid_argument", message, cure)
-        });
+        let error = AgentError::new(AgentErrorCode::InvalidArgument, message, cure);
+        return Err(error.with_path("wait_s").into());
     }
     Ok(Duration::from_secs_f64(wait_s))
 }

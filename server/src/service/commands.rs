@@ -192,13 +192,6 @@ impl Executions<'_> {
         let Some(tool) = tool else { return Ok(()) };
         let described = self.0.tools.describe(&tool).await;
         let Ok(info) = described else { return Ok(()) };
-        info.check_arguments(&arguments).map_err(|why| {
-            let message = format!("`{tool}` does not take these arguments: {why}");
-            Error::new(
-                "invalid_arguments",
-                message,
-                format!("`actbook tools show {tool}` shows what it takes"),
-            )
-        })
+        info.check_arguments(&arguments).map_err(|why| Error::InvalidArguments { tool, why })
     }
 }

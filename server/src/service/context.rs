@@ -13,7 +13,7 @@ use super::Service;
 use super::quote::require_plain_name;
 use super::view::format_time;
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{Ambiguity, Corruption, Error};
 use crate::ledger::{DeleteNoteRequest, SetNoteRequest};
 use crate::random;
 use crate::store::tokenizer::{NoteTokens, SearchQuery, json_to_text};
@@ -286,10 +286,7 @@ impl Notes<'_> {
                 Ok(Some(NoteScope::Plan(PlanId::new(self.0.plans().row(plan).await?.id))))
             }
             (None, None, Some(id)) => Ok(Some(NoteScope::Execution(self.0.executions().find(id).await?.id))),
-            (_, _, _) => {
-                let message = "a note belongs to a task, to a plan or to an execution, not to several";
-                Err(Error::new("several_owners", message, "name the narrowest one"))
-            }
+            (_, _, _) => Err(Error::SeveralOwners),
         }
     }
 
@@ -320,21 +317,15 @@ impl Notes<'_> {
             found.retain(is_unowned);
         }
         match found.as_slice() {
-            [] => {
-                let message = format!("there is no note `{key}`");
-                Err(Error::new("no_such_note", message, "`actbook context search WORDS` finds notes"))
-            }
+            [] => Err(Error::NoSuchNote { key: key.to_owned() }),
             [only] => Ok((only.project.clone(), scope_of_row(only))),
-            [_, ..] => {
-                let message = format!("more than one note bears the key `{key}`");
-                Err(Error::new("ambiguous", message, "name its task, its plan or its execution"))
-            }
+            [_, ..] => Err(Error::Ambiguous(Ambiguity::NoteKey { key: key.to_owned() })),
         }
     }
 
     /// Reads the entry of a note at this position.
     async fn receipt(self, Position(position): Position) -> Result<NoteReceipt, Error> {
-        let corrupt = |why: String| Error::new("corrupt", why, "run `actbook verify`");
+        let corrupt = |why: String| Error::Corrupt(Corruption::Entry(why));
         let entry = journal::by_position(self.0.tenant, position).first(&self.0.db).await?;
         let entry = entry.ok_or_else(|| corrupt(format!("entry {position} is missing")))?;
         let event = Event::decode(&entry.kind, &entry.body).map_err(|error| corrupt(error.to_string()))?;
@@ -374,9 +365,7 @@ impl NoteOwner {
 /// The refusal to delete a note that belongs to something without its owner's name.
 fn owned_note_error(key: &str, found: &[notes::NoteRow]) -> Error {
     let owners = found.iter().map(|note| format!("{} `{}`", note.scope, note.owner));
-    let owners = owners.collect::<Vec<_>>().join(", ");
-    let message = format!("no note `{key}` is everybody's; there is one of {owners}");
-    Error::new("ambiguous", message, "name its task, its plan or its execution")
+    Error::Ambiguous(Ambiguity::NoteOwner { key: key.to_owned(), owners: owners.collect() })
 }
 
 /// The scope that is stored in a note's row.
@@ -391,15 +380,12 @@ fn scope_of_row(note: &notes::NoteRow) -> NoteScope {
 
 /// Parses a search text; refused if there is no word in it.
 fn parse_search(text: &str) -> Result<SearchQuery, Error> {
-    SearchQuery::parse(text).ok_or_else(|| {
-        let message = format!("there is no word in `{text}`");
-        Error::new("no_words", message, "search for words, the beginning of one (begin*), or \"a phrase\"")
-    })
+    SearchQuery::parse(text).ok_or_else(|| Error::NoWords { text: text.to_owned() })
 }
 
 /// The value and the metadata in a note's payload.
 fn parse_payload(payload: &[u8]) -> Result<(Value, Option<Value>), Error> {
-    let corrupt = |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
+    let corrupt = |error: serde_json::Error| Error::Corrupt(Corruption::Entry(error.to_string()));
     let mut payload: Value = serde_json::from_slice(payload).map_err(corrupt)?;
     let metadata = payload.get_mut("metadata").map(Value::take);
     Ok((payload["value"].take(), metadata))

@@ -347,12 +347,10 @@ pub(super) fn check_filter_terms(
     if words.len() > journal::WORDS_MAX {
         return Err(crate::store::Error::TooManyWords { limit: journal::WORDS_MAX }.into());
     }
-    let unknown =
-        |code: &'static str, why: String| Error::new(code, why, "give one of these, or leave it out");
     let status = status.map_or(Ok(()), |word| word.parse::<ExecutionStatus>().map(drop));
-    status.map_err(|why| unknown("no_such_status", why))?;
+    status.map_err(Error::NoSuchStatus)?;
     let category = category.map_or(Ok(()), |word| word.parse::<ErrorCategory>().map(drop));
-    category.map_err(|why| unknown("no_such_category", why))
+    category.map_err(Error::NoSuchCategory)
 }
 
 /// An actor as the journal writes it: a name without a colon becomes `person:NAME`.
@@ -387,18 +385,15 @@ fn kind_without_version(kind: &str) -> &str {
 
 /// The refusal of an unknown kind, with similar kinds.
 fn no_such_kind(word: &str) -> Error {
-    let names: BTreeSet<&str> = Event::KINDS.iter().map(|kind| kind_without_version(kind)).collect();
+    let names: BTreeSet<&'static str> = Event::KINDS.iter().map(|kind| kind_without_version(kind)).collect();
     let near = actbook_engine::analysis::nearest(word, names.iter().copied());
     let holds = names.iter().copied().filter(|name| word.len() > 2 && name.contains(word));
-    let alike: BTreeSet<&str> = near.into_iter().chain(holds).collect();
-    let listed =
-        |names: &BTreeSet<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let cure = if alike.is_empty() {
-        format!("give one of: {}; its beginning is enough, as in `attempt`", listed(&names))
-    } else {
-        format!("did you mean {}? The beginning of a kind is enough, as in `attempt`", listed(&alike))
-    };
-    Error::new("no_such_kind", format!("there is no kind `{word}`"), cure)
+    let alike: BTreeSet<&'static str> = near.into_iter().chain(holds).collect();
+    Error::NoSuchKind {
+        given: word.to_owned(),
+        alike: alike.into_iter().collect(),
+        known: names.into_iter().collect(),
+    }
 }
 
 #[cfg(test)]

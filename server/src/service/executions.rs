@@ -11,6 +11,7 @@ use actbook_engine::execution::{Brief, Command, Execution};
 use actbook_engine::id::{ExecutionId, NodeId, StepId, StreamId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use actbook_engine::refusal::Refusal;
 use actbook_engine::tool_policy::ToolPolicies;
 use serde::Serialize;
 use serde_json::Value;
@@ -21,7 +22,7 @@ use super::entries::{check_filter_terms, qualify_actor};
 use super::plans::named_tools;
 use super::view::{ExecutionSummary, ExecutionView, StepProgress, last_started_at_ms};
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{Ambiguity, ClosedPart, Corruption, DocumentKind, Error, SecretProblem};
 use crate::ledger::{self, DriveState, KeyedReply, StartRequest};
 use crate::random;
 use crate::runner::{ClaimResult, HaltSignal};
@@ -127,20 +128,13 @@ impl Executions<'_> {
             store::PrefixMatch::One(row) => Ok(FoundExecution {
                 id: ExecutionId::new(row.public_id.as_str()),
                 stream: row.id,
-                status: row
-                    .status
-                    .parse()
-                    .map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?,
+                status: row.status.parse().map_err(|error| Error::Corrupt(Corruption::Row(error)))?,
                 node: row.node,
             }),
             store::PrefixMatch::Several => {
-                let message = format!("more than one execution's id begins with `{id}`");
-                Err(Error::new("ambiguous", message, "give more of the id"))
+                Err(Error::Ambiguous(Ambiguity::ExecutionId { prefix: id.to_owned() }))
             }
-            store::PrefixMatch::None => {
-                let message = format!("there is no execution `{id}`");
-                Err(Error::new("no_such_execution", message, "`actbook list` shows them"))
-            }
+            store::PrefixMatch::None => Err(Error::NoSuchExecution { given: id.to_owned() }),
         }
     }
 
@@ -268,9 +262,7 @@ impl Executions<'_> {
             Some(execution) => Some(ledger::catch_up(&self.0.db, self.0.tenant, stream, execution)?),
             None => ledger::fold_execution(&self.0.db, self.0.tenant, stream, &self.0.plan_cache)?,
         };
-        folded.ok_or_else(|| {
-            Error::new("no_such_execution", "there is no such execution", "`actbook list` shows them")
-        })
+        Ok(folded.ok_or(Refusal::NoSuchExecution)?)
     }
 
     /// Watches an execution from its current state on.
@@ -332,8 +324,7 @@ impl Executions<'_> {
         let plan = self.fold(found.stream)?.plan.clone();
         let servers = named_tools(&plan).into_iter().filter_map(|(_, tool)| tool.split_once('/'));
         if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.0.tools.has_server(server)) {
-            let message = format!("its plan needs the server `{missing}`, which is not configured here");
-            return Err(Error::new("no_such_server", message, "name its config with --config"));
+            return Err(Error::ServerNotConfigured { server: missing.to_owned() });
         }
         let toolset = self.toolset_digest(&plan);
         self.0
@@ -391,14 +382,12 @@ impl Executions<'_> {
 /// The inputs with the plan's defaults filled in; `None` if there are none. Refused if they do not match the
 /// plan's schema or hold a redacted secret.
 pub(super) fn complete_inputs(plan: &Plan, inputs: Option<Value>) -> Result<Option<Value>, Error> {
-    if let Some(name) = inputs.as_ref().and_then(find_redacted) {
-        let message = format!("{name} is secret and was not kept");
-        return Err(Error::new("secret_input", message, "give it again by its name"));
+    if let Some(input) = inputs.as_ref().and_then(find_redacted) {
+        return Err(Error::Secret(SecretProblem::NotKept { input: input.to_owned() }));
     }
     let were_given = inputs.is_some();
     let completed = plan.with_defaults(inputs.unwrap_or_else(|| Value::Object(Default::default())));
-    plan.check_inputs(&completed)
-        .map_err(|findings| Error::from_findings("the inputs are refused", findings))?;
+    plan.check_inputs(&completed).map_err(|findings| Error::invalid(DocumentKind::Inputs, findings))?;
     let has_inputs = were_given || completed.as_object().is_some_and(|inputs| !inputs.is_empty());
     Ok(has_inputs.then_some(completed))
 }
@@ -508,7 +497,7 @@ impl ExecutionWatcher {
         loop {
             let before = self.execution().version;
             if self.journal_head.changed().await.is_err() {
-                return Err(Error::new("closed", "the journal is closed", "start actbook again"));
+                return Err(Error::Closed(ClosedPart::Journal));
             }
             self.refresh()?;
             if self.execution().version > before {

@@ -12,6 +12,7 @@ use actbook_engine::chain::{self, Digest, GENESIS, Hash};
 use actbook_engine::event::Event;
 use actbook_engine::execution::evolve;
 use actbook_engine::id::{StreamId, TenantId};
+use actbook_engine::refusal::Refusal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -116,15 +117,7 @@ struct OwnEntryLine {
 
 /// The refusal of a file that is not a readable export.
 fn invalid_export(why: impl std::fmt::Display) -> Error {
-    Error::new(
-        "not_an_export",
-        format!("this is not an export that reads: {why}"),
-        "make one with `actbook export EXECUTION`",
-    )
-}
-
-fn write_error(error: std::io::Error) -> Error {
-    Error::new("io", format!("the export cannot be written: {error}"), "choose another file")
+    Error::NotAnExport { why: why.to_string() }
 }
 
 /// Writes the export of one execution to `to`.
@@ -135,9 +128,7 @@ pub(super) async fn write_export(
     to: &mut (dyn Write + Send),
 ) -> Result<ExportReport, Error> {
     let plans = ledger::PlanCache::default();
-    let execution = ledger::fold_execution(db, tenant, stream, &plans)?.ok_or_else(|| {
-        Error::new("no_such_execution", "there is no such execution", "`actbook list` shows them")
-    })?;
+    let execution = ledger::fold_execution(db, tenant, stream, &plans)?.ok_or(Refusal::NoSuchExecution)?;
     let (after, through) = (stream.0 - 1, execution.position.0);
     let hash_at = |entry: Option<Entry>| entry.map_or(GENESIS, |entry| entry.hash);
     let header = ExportHeader {
@@ -173,7 +164,7 @@ pub(super) async fn write_export(
     match flow.await? {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => {
-            to.flush().map_err(write_error)?;
+            to.flush().map_err(Error::ExportNotWritten)?;
             Ok(ExportReport {
                 execution: header.execution,
                 entries: own,
@@ -187,7 +178,7 @@ pub(super) async fn write_export(
 /// Writes one line of JSON.
 fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string(line).map_err(invalid_export)?;
-    writeln!(to, "{text}").map_err(write_error)
+    writeln!(to, "{text}").map_err(Error::ExportNotWritten)
 }
 
 /// The line of an entry of the execution.

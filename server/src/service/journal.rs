@@ -10,7 +10,7 @@ use super::Service;
 pub use super::export::ExportReport;
 pub use super::verify::{VerifyFailure, VerifyReport};
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{Corruption, Error, JournalTask};
 use crate::ledger::{self, EraseActionRequest, EraseNoteRequest};
 use crate::store::{executions, journal, notes, requests};
 
@@ -47,8 +47,8 @@ impl Journal<'_> {
     /// The position and the hash (in hexadecimal) of the last entry.
     pub async fn head(self) -> Result<(u64, String), Error> {
         let head = journal::head(self.0.tenant).first(&self.0.db).await?;
-        let missing = || Error::new("corrupt", "the journal has no head", "restore a backup");
-        head.map(|head| (head.position, super::verify::hex(&head.hash))).ok_or_else(missing)
+        let head = head.ok_or(Error::Corrupt(Corruption::NoHead))?;
+        Ok((head.position, super::verify::hex(&head.hash)))
     }
 
     /// Verifies the whole chain and every payload; reports the first position that fails.
@@ -66,7 +66,10 @@ impl Journal<'_> {
     pub async fn rebuild(self) -> Result<usize, Error> {
         let (db, tenant) = (self.0.db.clone(), self.0.tenant);
         let rebuilding = tokio::task::spawn_blocking(move || ledger::rebuild(&db, tenant));
-        let aborted = |error| Error::new("internal", format!("rebuilding stopped: {error}"), "try again");
+        let aborted = |error: tokio::task::JoinError| Error::Aborted {
+            task: JournalTask::Rebuild,
+            why: error.to_string(),
+        };
         Ok(rebuilding.await.map_err(aborted)??)
     }
 

@@ -6,7 +6,7 @@ use super::Service;
 use super::executions::Executions;
 use super::redact::RedactedRequest;
 use crate::caller::{Caller, IdempotencyKey};
-use crate::error::Error;
+use crate::error::{Corruption, Error};
 use crate::ledger::{DriveState, KeyedReply, KeyedRequest, RequestKey};
 use crate::store::requests;
 
@@ -39,8 +39,8 @@ impl Service {
         match self.submit(caller, request).await? {
             KeyedReply::First(position) => Ok(position),
             KeyedReply::Repeated(result) => {
-                let message = || format!("a key gave the position `{result}`");
-                let corrupt = |_| Error::new("corrupt", message(), "run `actbook verify`");
+                let corrupt =
+                    |_| Error::Corrupt(Corruption::Entry(format!("a key gave the position `{result}`")));
                 result.parse().map(Position).map_err(corrupt)
             }
         }
@@ -63,8 +63,7 @@ impl Service {
     /// same name.
     fn request_key(&self, caller: &Caller, key: &IdempotencyKey) -> Result<RequestKey, Error> {
         if key.name.is_empty() || key.name.len() > KEY_BYTES_MAX {
-            let message = format!("a request key has 1 to {KEY_BYTES_MAX} bytes");
-            return Err(Error::new("invalid_key", message, "use a fresh random id for each new request"));
+            return Err(Error::InvalidKey { bytes_max: KEY_BYTES_MAX });
         }
         self.refuse_secret_name("the request key", &key.name)?;
         let actor = self.journaled_actor(caller);

@@ -159,8 +159,7 @@ impl ToolCatalog<'_> {
         self.0.refuse_secret_name("the tool's name", tool_part(name))?;
         let info = self.get(name).await?;
         let Some(digest) = info.pin() else {
-            let message = format!("`{name}` is part of this process and has no definition to accept");
-            return Err(Error::new("nothing_to_accept", message, "accept tools of servers and commands"));
+            return Err(Error::NothingToAccept { tool: name.to_owned() });
         };
         let request = AcceptToolRequest { digest, tool: self.row(&info), reason };
         let fresh = matches!(self.0.submit(caller, request).await?, KeyedReply::First(true));
@@ -186,9 +185,7 @@ fn tool_changed_error(tool: &str, was: Option<&ToolRow>, now: &Value) -> Error {
     let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.definition).ok());
     let differences = was
         .map_or_else(|| "how it was is not known here".to_owned(), |was| summarize_changes(tool, &was, now));
-    let message = format!("`{tool}` is not what it was when the plan was saved: {differences}");
-    let cure = format!("read it, then save the plan again, or `actbook tools accept {tool}`");
-    Error::new("tool_changed", message, cure)
+    Error::ToolChanged { tool: tool.to_owned(), differences }
 }
 
 fn retry_limits(config: RetryConfig) -> RetryLimits {

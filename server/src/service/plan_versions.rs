@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::plans::Plans;
 use super::view::PlanView;
-use crate::error::Error;
+use crate::error::{Corruption, Error};
 use crate::store::{payloads, plans};
 
 /// Which plans to list. A field that is not set does not filter.
@@ -65,7 +65,7 @@ impl Plans<'_> {
 
     /// Reads the parts that filters compare from a plan's stored document.
     async fn load_header(self, row: &plans::PlanRow) -> Result<PlanHeader, Error> {
-        let missing = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
+        let missing = || Error::Corrupt(Corruption::Entry("the plan's document is missing".to_owned()));
         let document = payloads::by_position(self.0.tenant, row.position)
             .first(&self.0.db)
             .await?
@@ -94,14 +94,6 @@ impl Plans<'_> {
     }
 }
 
-/// The refusal of a version that does not exist. Version numbers continue after a deletion, so a missing
-/// older version was deleted.
 fn no_such_version(newest: &plans::PlanRow, version: u64) -> Error {
-    let name = &newest.name;
-    let message = if (1..newest.version).contains(&version) {
-        format!("version {version} of the plan `{name}` was deleted")
-    } else {
-        format!("the plan `{name}` has no version {version}")
-    };
-    Error::new("no_such_version", message, format!("its newest version is {}", newest.version))
+    Error::NoSuchVersion { plan: newest.name.clone(), version, newest: newest.version }
 }

@@ -11,10 +11,9 @@ use serde::Serialize;
 
 use super::Service;
 use super::preflight::DescribedTools;
-use super::redact::SECRET_IN_PLAN;
 use super::view::PlanView;
 use crate::caller::Caller;
-use crate::error::{Error, UNTRUSTED_CONFIG};
+use crate::error::{Ambiguity, Corruption, DocumentKind, Error, PersonAct};
 use crate::ledger::{DeletePlanRequest, KeyedReply, SavePlanRequest};
 use crate::random;
 use crate::store::{self, payloads, plans};
@@ -164,8 +163,7 @@ impl Plans<'_> {
 
     /// Loads the plan that a request key stored as its result, written `id@version`.
     async fn load_previous_save(self, result: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
-        let corrupt =
-            || Error::new("corrupt", format!("a key gave the plan `{result}`"), "run `actbook verify`");
+        let corrupt = || Error::Corrupt(Corruption::Entry(format!("a key gave the plan `{result}`")));
         let parsed = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
         let (id, version): (&str, u32) = parsed.ok_or_else(corrupt)?;
         let row = plans::by_version(self.0.tenant, id, u64::from(version)).first(&self.0.db).await?;
@@ -192,21 +190,20 @@ impl Plans<'_> {
 
     /// Loads the plan whose document was saved at this position.
     pub(super) async fn at(self, position: u64) -> Result<Arc<Plan>, Error> {
-        let missing = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
+        let missing = || Error::Corrupt(Corruption::Entry("the plan's document is missing".to_owned()));
         let document =
             payloads::by_position(self.0.tenant, position).first(&self.0.db).await?.ok_or_else(missing)?;
         let text = String::from_utf8(document.body).map_err(|_| missing())?;
         let plan =
-            Plan::parse(&text).map_err(|findings| Error::from_findings("the stored plan", findings))?;
+            Plan::parse(&text).map_err(|findings| Error::invalid(DocumentKind::StoredPlan, findings))?;
         Ok(Arc::new(plan))
     }
 
     /// A saved plan in its newest version, and the reference with which it is started.
     pub async fn load(self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
         let (view, plan) = self.get(name_or_id).await?;
-        let version = u32::try_from(view.version).map_err(|error| {
-            Error::new("corrupt", format!("version {}: {error}", view.version), "run `actbook rebuild`")
-        })?;
+        let version = u32::try_from(view.version)
+            .map_err(|error| Error::Corrupt(Corruption::Row(format!("version {}: {error}", view.version))))?;
         let reference = PlanRef { id: PlanId::new(view.id), name: view.name, version, digest: plan.digest };
         Ok((reference, plan))
     }
@@ -232,8 +229,7 @@ impl Plans<'_> {
         {
             store::PrefixMatch::One(row) => Ok(row),
             store::PrefixMatch::Several => {
-                let message = format!("more than one plan's id begins with `{name_or_id}`");
-                Err(Error::new("ambiguous", message, "give more of the id"))
+                Err(Error::Ambiguous(Ambiguity::PlanId { prefix: name_or_id.to_owned() }))
             }
             store::PrefixMatch::None => Err(self.no_such_plan(name_or_id).await?),
         }
@@ -242,18 +238,14 @@ impl Plans<'_> {
     /// The refusal of an unknown plan, with the nearest name.
     async fn no_such_plan(self, name: &str) -> Result<Error, Error> {
         let known = self.rows().await?;
-        let near = analysis::nearest(name, known.iter().map(|row| row.name.as_str()));
-        let cure = match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`actbook plan list` shows the saved ones; a file is given by its path".to_owned(),
-        };
-        Ok(Error::new("no_such_plan", format!("there is no plan `{name}`"), cure))
+        let nearest = analysis::nearest(name, known.iter().map(|row| row.name.as_str()));
+        Ok(Error::NoSuchPlan { given: name.to_owned(), nearest: nearest.map(str::to_owned) })
     }
 
     /// Deletes a plan by name or id; its executions stay.
     pub async fn delete(self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
         let row = self.row(name_or_id).await?;
-        self.0.require_own_project(row.project.as_deref(), "plan")?;
+        self.0.require_own_project(row.project.as_deref(), PersonAct::DeleteForeignPlan)?;
         self.0.submit(caller, DeletePlanRequest { id: PlanId::new(row.id.as_str()) }).await?;
         Ok(PlanView::of(&row))
     }
@@ -262,13 +254,7 @@ impl Plans<'_> {
 /// The refusal of a plan whose check found errors.
 pub(super) fn check_refusal(check: PlanCheck) -> Error {
     let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
-    let errors: Vec<Finding> = errors.collect();
-    // These two have codes of their own because the plan's shape is not the problem.
-    let code = [UNTRUSTED_CONFIG, SECRET_IN_PLAN]
-        .into_iter()
-        .find(|code| errors.iter().any(|error| error.code == *code));
-    let refused = Error::from_findings("the plan is refused", errors);
-    Error { code: code.unwrap_or(refused.code), ..refused }
+    Error::invalid(DocumentKind::Plan, errors.collect())
 }
 
 /// Every tool that Actbook may call for a plan, each with the path in the document that names it.

@@ -3,18 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use actbook_engine::analysis::{self, ToolFacts, nearest};
+use actbook_engine::analysis::{self, ToolFacts};
 use actbook_engine::library::ToolPins;
-use actbook_engine::plan::{Finding, Plan};
+use actbook_engine::plan::{CureAction, Finding, Plan};
 use actbook_engine::tool_policy::ToolPolicies;
 
 use super::Service;
 use super::plans::Plans;
 use super::plans::named_tools;
-use super::tools::catalog_error_code;
 use crate::config::UnknownWord;
 use crate::store::tools::ToolRow;
-use crate::tools::{CatalogError, ToolInfo};
+use crate::tools::ToolInfo;
 
 /// A plan's tools as their servers describe them, by name; tools that were not found are missing.
 #[derive(Debug, Default)]
@@ -58,8 +57,9 @@ impl Plans<'_> {
         findings.extend(self.unknown_config_words());
         for (path, tool) in named {
             if let Some(error) = errors.get(tool) {
-                let cure = self.unknown_tool_cure(tool, error).await;
-                findings.push(Finding::error(catalog_error_code(error), path, error.to_string(), cure));
+                let error = self.0.catalog().unavailable_error(tool, error.clone()).await;
+                let finding = Finding::error(error.code(), path, error.to_string(), error.cure());
+                findings.push(Finding { action: error.cure_action(), ..finding });
             }
         }
         findings.extend(named_tools(plan).into_iter().filter_map(|(path, tool)| {
@@ -78,11 +78,16 @@ impl Plans<'_> {
             for (tool, meant) in self.0.catalog().unknown_configured_tools(server).await {
                 let path = format!("config: servers.{server}.tools.{tool}");
                 let message = format!("the server `{server}` has no tool `{tool}`");
-                let cure = meant.map_or_else(
-                    || format!("`actbook tools list {server}` shows what it has"),
-                    |meant| format!("did you mean `{meant}`?"),
-                );
-                findings.push(Finding::error("no_such_tool", path, message, cure));
+                findings.push(match meant {
+                    Some(meant) => {
+                        Finding::error("no_such_tool", path, message, format!("did you mean `{meant}`?"))
+                    }
+                    None => {
+                        let cure = format!("`actbook tools list {server}` shows what it has");
+                        let finding = Finding::error("no_such_tool", path, message, cure);
+                        finding.with_action(CureAction::ListServerTools)
+                    }
+                });
             }
         }
         findings
@@ -94,33 +99,6 @@ impl Plans<'_> {
             let path = format!("config: {}", word.path);
             Finding::warning("unknown_config_word", path, UnknownWord::MESSAGE, word.cure())
         })
-    }
-
-    /// The cure for a tool that cannot be described: the nearest name, of its own server if that is known,
-    /// else of any.
-    pub(super) async fn unknown_tool_cure(self, tool: &str, error: &CatalogError) -> String {
-        let meant = match error {
-            CatalogError::Unreachable { .. } => return "`actbook doctor` looks at every server".to_owned(),
-            CatalogError::Untrusted(_) => {
-                return self.0.catalog().untrusted_config().map(|error| error.cure).unwrap_or_default();
-            }
-            CatalogError::UnknownTool { server, .. } => {
-                let listed = self.0.tools.list_server(server).await;
-                nearest(tool, listed.tools.iter().map(|tool| tool.name.as_str())).map(str::to_owned)
-            }
-            CatalogError::UnknownServer(_) if self.0.tools.is_disabled(tool) => {
-                return "remove `disabled: true` from it, or use another server".to_owned();
-            }
-            CatalogError::BadName(_) | CatalogError::UnknownServer(_) => {
-                let listed = self.0.tools.list_servers().await;
-                let names = listed.iter().flat_map(|server| &server.tools).map(|tool| tool.name.as_str());
-                nearest(tool, names).map(str::to_owned)
-            }
-        };
-        match meant {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "`actbook tools list` shows what there is; servers are named in actbook.yaml".to_owned(),
-        }
     }
 
     /// Findings about tools whose command or request in the config needs an environment variable that is not

@@ -17,7 +17,7 @@ use super::executions::Executions;
 use super::journal::Journal;
 use super::tasks::Tasks;
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{Error, PersonAct};
 use crate::ledger;
 use crate::store::{Entry, journal, notes, plans, tasks};
 
@@ -73,13 +73,12 @@ impl Tasks<'_> {
 }
 
 impl Service {
-    /// Refuses to delete another project's plan or template (`what`) through a confined service.
-    pub(super) fn require_own_project(&self, project: Option<&str>, what: &str) -> Result<(), Error> {
+    /// Refuses to act (`act`) on another project's plan or template through a confined service.
+    pub(super) fn require_own_project(&self, project: Option<&str>, act: PersonAct) -> Result<(), Error> {
         if self.boundary().is_none_or(|own| project == Some(own)) {
             return Ok(());
         }
-        let message = format!("the {what} does not belong to this project");
-        Err(Error::new("needs_a_person", message, "a person can delete it at the command line"))
+        Err(Error::NeedsPerson(act))
     }
 
     /// Refuses a confined agent's request to share something with every project, unless the config allows it.
@@ -87,9 +86,7 @@ impl Service {
         if !everywhere || !self.is_confined || !caller.is_agent() || self.agents_may_share {
             return Ok(());
         }
-        let message = "only a person shares something with every project";
-        let cure = "leave `everywhere` out, or ask your user for `everywhere: agents` in the config";
-        Err(Error::new("needs_a_person", message, cure))
+        Err(Error::NeedsPerson(PersonAct::Share))
     }
 
     /// Whether something of this project is visible; `None` is what was written before projects existed.
@@ -124,8 +121,7 @@ impl Executions<'_> {
         if !self.0.is_confined || self.is_approver(caller, id).await? {
             return Ok(());
         }
-        let message = "yes or no to an approval is a person's word; an agent cannot give it here";
-        Err(Error::new("needs_a_person", message, format!("a person runs `actbook approve {id}`")))
+        Err(Error::NeedsPerson(PersonAct::Approve { execution: id.to_owned() }))
     }
 }
 

@@ -43,11 +43,11 @@ pub fn actor(actor: &str) -> String {
 }
 
 /// Refuses a name or title, given as `field`, that could pass for Actbook's own text where it is shown.
-pub(super) fn require_plain_name(field: &str, name: &str) -> Result<(), Error> {
-    let Some(trouble) = analysis::forbidden_character(name) else { return Ok(()) };
-    let message = format!("`{field}` holds {trouble}");
-    let error = Error::new("invalid_name", message, "use one line of plain text");
-    Err(Error { path: Some(field.to_owned()), ..error })
+pub(super) fn require_plain_name(field: &'static str, name: &str) -> Result<(), Error> {
+    match analysis::forbidden_character(name) {
+        Some(trouble) => Err(Error::InvalidName { field, trouble }),
+        None => Ok(()),
+    }
 }
 
 /// The text as separate lines, each of them marked; begins with a line break.

@@ -15,7 +15,7 @@ use super::executions::Executions;
 use super::executions::FoundExecution;
 use super::plans::Plans;
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{DocumentKind, Error};
 use crate::ledger::{DriveState, RecordActionRequest};
 use crate::random;
 
@@ -91,7 +91,7 @@ impl Executions<'_> {
             }
         };
         match self.command_and_settle(caller, id, command.clone()).await {
-            Err(error) if matches!(error.refusal(), Some(Refusal::Claimed { .. })) => {
+            Err(error @ Error::Refused(Refusal::Claimed { .. })) => {
                 self.report_after_departure(caller, id, command, error).await
             }
             result => result,
@@ -144,8 +144,7 @@ impl Executions<'_> {
     /// Journals an action outside of any execution. Refused if it names a step.
     async fn record_standalone(self, caller: &Caller, action: ActionRecord) -> Result<Position, Error> {
         if action.step.is_some() {
-            let message = "a step belongs to an execution, and none is named";
-            return Err(Error::new("no_execution", message, "name the execution, or leave the step out"));
+            return Err(Error::StepWithoutExecution);
         }
         let salt = random::bytes::<16>().to_vec().into();
         let project = Some(self.0.project().to_owned());
@@ -167,11 +166,7 @@ impl Plans<'_> {
                 Finding::error("not_the_agents", format!("steps[{index}].tool"), message, cure)
             })
             .collect();
-        if findings.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::from_findings("the plan is not one that an agent records", findings))
-        }
+        if findings.is_empty() { Ok(()) } else { Err(Error::invalid(DocumentKind::RecordedPlan, findings)) }
     }
 }
 
@@ -188,7 +183,7 @@ impl Executions<'_> {
         let found = self.find(id).await?;
         let stream = found.stream;
         let progress = match self.command(caller, stream, command.clone()).await {
-            Err(error) if matches!(error.refusal(), Some(Refusal::NotAwaited { .. })) => {
+            Err(Error::Refused(Refusal::NotAwaited { .. })) => {
                 self.wait_until_idle(stream, found.node.as_deref()).await?;
                 self.command(caller, stream, command).await
             }
@@ -239,9 +234,7 @@ fn build_report(
             Ok(AgentReport::Failed { reason, category: ErrorCategory::ToolError })
         }
         (ReportedStatus::Started | ReportedStatus::Failed, Some(_)) => {
-            let message = format!("an output does not go with `{status}`");
-            let cure = "give one with `succeeded` or `compensated`; nothing was recorded";
-            Err(Error::new("does_not_fit", message, cure))
+            Err(Error::OutputNotAllowed { status })
         }
     }
 }

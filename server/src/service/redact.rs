@@ -12,18 +12,12 @@ use serde_json::Value;
 
 use super::Service;
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::command_line::SECRET_CURE;
+use crate::error::{Error, SECRET_IN_PLAN, SecretProblem};
 use crate::ledger::{
     AcceptToolRequest, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest, LedgerRequest,
     PublicId, RecordActionRequest, SavePlanRequest, SetNoteRequest, SetTasksRequest, StartRequest,
 };
-
-/// The finding's code for a plan that holds a secret.
-pub(super) const SECRET_IN_PLAN: &str = "secret_in_plan";
-const SECRET_CURE: &str = "leave it out: `${env:NAME}` in the config puts it in when the call is made; a value that is no secret \
-                    is written into the config as it is";
-
-const NAME_CURE: &str = "use another name: it is kept and shown as it is written";
 
 /// A name that a caller gives, and what it names.
 type CallerName<'a> = (&'static str, &'a str);
@@ -57,13 +51,10 @@ impl Service {
     }
 
     /// Refuses a name that holds a known secret; names the variable that the secret comes from.
-    pub(super) fn refuse_secret_name(&self, what: &str, name: &str) -> Result<(), Error> {
+    pub(super) fn refuse_secret_name(&self, what: &'static str, name: &str) -> Result<(), Error> {
         match self.tools.find_secret(&Value::from(name)) {
             None => Ok(()),
-            Some((_, source)) => {
-                let message = format!("{what} holds the value of {source}, and would be kept");
-                Err(Error::new("secret_name", message, NAME_CURE))
-            }
+            Some((_, origin)) => Err(Error::Secret(SecretProblem::InName { what, origin })),
         }
     }
 
@@ -75,7 +66,7 @@ impl Service {
             | Command::Approve { step: _, reason, replies_to: _ }
             | Command::Reject { step: _, reason, replies_to: _ } => self.redact_text(reason),
             Command::Decide { step: _, answer: _, reason, output, arguments, approves: _, replies_to: _ } => {
-                self.refuse_secrets("secret_argument", "the argument", arguments.as_ref())?;
+                self.refuse_secret_arguments(arguments.as_ref())?;
                 self.redact_text(reason);
                 self.redact_value(output);
             }
@@ -153,17 +144,17 @@ impl Service {
     /// Refuses inputs that hold a known secret. Inputs that the plan declares `writeOnly` were removed
     /// before.
     pub(super) fn refuse_secret_inputs(&self, inputs: Option<&Value>) -> Result<(), Error> {
-        self.refuse_secrets("secret_input", "the input", inputs)
+        match inputs.and_then(|inputs| self.tools.find_secret(inputs)) {
+            None => Ok(()),
+            Some((path, origin)) => Err(Error::Secret(SecretProblem::InInput { path, origin })),
+        }
     }
 
-    /// Refuses a value that holds a known secret, under this error code.
-    fn refuse_secrets(&self, code: &'static str, what: &str, value: Option<&Value>) -> Result<(), Error> {
-        match value.and_then(|value| self.tools.find_secret(value)) {
+    /// Refuses arguments to be sent that hold a known secret.
+    fn refuse_secret_arguments(&self, arguments: Option<&Value>) -> Result<(), Error> {
+        match arguments.and_then(|arguments| self.tools.find_secret(arguments)) {
             None => Ok(()),
-            Some((path, source)) => {
-                let message = format!("{what} `{path}` holds the value of {source}, and would be kept");
-                Err(Error::new(code, message, SECRET_CURE))
-            }
+            Some((path, origin)) => Err(Error::Secret(SecretProblem::InArgument { path, origin })),
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::executions::Executions;
 use super::plans::Plans;
 use super::plans::check_refusal;
-use crate::error::Error;
+use crate::error::{Corruption, ErasedUse, Error};
 use crate::store::payloads;
 
 /// The plan version that an execution ran, and its inputs.
@@ -41,11 +41,7 @@ impl Executions<'_> {
                 let payload = payloads::by_position(self.0.tenant, kept.position.0).first(&self.0.db).await?;
                 let body = payload.ok_or_else(|| erased_inputs_error(&execution.plan_ref))?.body;
                 serde_json::from_slice(&body).map_err(|error| {
-                    Error::new(
-                        "corrupt",
-                        format!("the inputs cannot be read: {error}"),
-                        "run `actbook verify`",
-                    )
+                    Error::Corrupt(Corruption::Entry(format!("the inputs cannot be read: {error}")))
                 })?
             }
         };
@@ -69,6 +65,5 @@ impl Plans<'_> {
 
 /// The refusal of an execution whose inputs were erased.
 fn erased_inputs_error(plan: &PlanRef) -> Error {
-    let cure = format!("start it anew: `actbook run {} --input NAME=VALUE`", plan.name);
-    Error::new("erased", "what this execution was given has been erased", cure)
+    Error::Erased { needed_for: ErasedUse::Rerun { plan: plan.name.clone() } }
 }

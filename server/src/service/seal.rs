@@ -18,9 +18,7 @@ impl Service {
     /// machine.
     pub fn seal_key(&self) -> Result<[u8; KEY_BYTES], Error> {
         let file = crate::folders::data_folder().join(KEY_FILE);
-        let failed = |error: std::io::Error| {
-            Error::new("io", format!("{}: {error}", file.display()), "make the data folder writable")
-        };
+        let failed = |error: std::io::Error| Error::KeyFile { file: file.clone(), error };
         file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
         match create_key_file(&file) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

@@ -7,6 +7,7 @@ use actbook_engine::event::Event;
 use actbook_engine::execution::{Attempt, Execution, LoadedPayloads, PayloadRef, UndoItem};
 use actbook_engine::id::{ExecutionId, StepId, StepNo, StreamId};
 use actbook_engine::policy::{ErrorCategory, Outcome};
+use actbook_engine::refusal::StepSuggestion;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -163,13 +164,12 @@ fn approval_view(entry: &journal::Entry, approved: bool, reason: Option<String>)
 
 /// The refusal of an unknown step, with the nearest id.
 fn no_such_step(execution: &Execution, step: &str) -> Error {
-    let ids = || execution.plan.steps.iter().map(|step| step.id.as_str());
-    let cure = match actbook_engine::analysis::nearest(step, ids()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("its steps: {}", ids().take(STEPS_NAMED_MAX).collect::<Vec<_>>().join(", ")),
+    let ids = || execution.plan.steps.iter().map(|step| &step.id);
+    let suggestion = match actbook_engine::analysis::nearest(step, ids().map(StepId::as_str)) {
+        Some(near) => StepSuggestion::Nearest(StepId::new(near)),
+        None => StepSuggestion::Known(ids().take(STEPS_NAMED_MAX).cloned().collect()),
     };
-    let message = format!("execution {} has no step `{step}`", execution.id);
-    Error::new("no_such_step", message, cure)
+    Error::NoSuchStep { execution: execution.id.clone(), step: step.to_owned(), suggestion }
 }
 
 /// A stored value. `None`: there is none, or it was erased.

@@ -19,7 +19,7 @@ use super::Service;
 use super::quote::require_plain_name;
 use super::view::format_time;
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{Corruption, Error};
 use crate::ledger::{KeyedReply, SetTasksRequest};
 use crate::random;
 use crate::store::{executions, payloads, tasks};
@@ -142,7 +142,7 @@ impl Tasks<'_> {
         {
             match self.add_subtasks(&caller, &task, reference, plan).await {
                 // Another task has the subtask's id; the plan is saved nevertheless.
-                Err(error) if matches!(error.refusal(), Some(Refusal::TaskExists { .. })) => {}
+                Err(Error::Refused(Refusal::TaskExists { .. })) => {}
                 added => added?,
             }
         }
@@ -223,10 +223,7 @@ impl Tasks<'_> {
             Some(_) => self.status_from_step(row, &mut Vec::new()).await?,
             None => self.status_from_executions(row).await?,
         };
-        let stored = row
-            .status
-            .parse()
-            .map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?;
+        let stored = row.status.parse().map_err(|error| Error::Corrupt(Corruption::Row(error)))?;
         Ok(match derived.filter(|_| !is_final(stored)) {
             Some((status, execution)) => build_task_view(row, status, execution, fields),
             None => build_task_view(row, stored, None, fields),
@@ -275,7 +272,7 @@ impl Tasks<'_> {
         let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
         let planned = match self.0.plans().load(plan).await {
             Ok((_, plan)) => Some(plan),
-            Err(error) if error.code == "no_such_plan" => None,
+            Err(Error::NoSuchPlan { .. }) => None,
             Err(error) => return Err(error),
         };
         let Some(row) = row else {
@@ -422,5 +419,5 @@ fn build_task_view(
 }
 
 fn no_such_task(id: &str) -> Error {
-    Error::new("no_such_task", format!("there is no task `{id}`"), "`actbook task list` shows them")
+    Refusal::NoSuchTask { id: id.to_owned() }.into()
 }

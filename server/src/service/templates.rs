@@ -18,7 +18,7 @@ use super::Service;
 use super::plans::SavedPlan;
 use super::view::format_time;
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{Corruption, DocumentKind, ErasedUse, Error, InvalidDocument, PersonAct, SecretProblem};
 use crate::ledger::DeletePlanRequest;
 use crate::store::{payloads, plans};
 
@@ -131,8 +131,7 @@ impl Templates<'_> {
             }
             None => Vec::new(),
         };
-        let unreadable =
-            |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
+        let unreadable = |error: serde_json::Error| Error::Corrupt(Corruption::Entry(error.to_string()));
         Ok(TemplateDetail {
             view: template_view(&template),
             history: history.iter().map(template_version).collect(),
@@ -163,12 +162,8 @@ impl Templates<'_> {
     /// The refusal of an unknown template, with the nearest name.
     async fn no_such_template(self, name: &str) -> Result<Error, Error> {
         let known = self.list().await?;
-        let near = analysis::nearest(name, known.iter().map(|view| view.name.as_str()));
-        let cure = match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`actbook template list` shows them".to_owned(),
-        };
-        Ok(Error::new("no_such_template", format!("there is no template `{name}`"), cure))
+        let nearest = analysis::nearest(name, known.iter().map(|view| view.name.as_str()));
+        Ok(Error::NoSuchTemplate { given: name.to_owned(), nearest: nearest.map(str::to_owned) })
     }
 
     /// Saves a plan as a template, under the plan's name if none is given; visible to all projects if
@@ -220,10 +215,8 @@ impl Templates<'_> {
     /// A stored value that a template needs; refused if it was erased.
     async fn template_value(self, kept: PayloadRef) -> Result<Value, Error> {
         let payload = payloads::by_position(self.0.tenant, kept.position.0).first(&self.0.db).await?;
-        payload.and_then(|payload| serde_json::from_slice(&payload.body).ok()).ok_or_else(|| {
-            let message = "what this execution was given has been erased";
-            Error::new("erased", message, "make the template of its plan: `template save`")
-        })
+        let erased = || Error::Erased { needed_for: ErasedUse::Template };
+        payload.and_then(|payload| serde_json::from_slice(&payload.body).ok()).ok_or_else(erased)
     }
 
     /// Redacts, checks and saves a template. The check is offline: live tools are checked when the template
@@ -259,33 +252,27 @@ impl Templates<'_> {
     ) -> Result<SavedPlan, Error> {
         let FoundTemplate { plan, row, .. } = self.find(template).await?;
         if let Some((name, _)) = used.inputs.iter().find(|(_, value)| self.holds_secret(value)) {
-            let message = format!("`{name}` holds a secret, and what is given here is kept");
-            return Err(Error::new("secret_input", message, "give it when the plan runs"));
+            return Err(Error::Secret(SecretProblem::InTemplateInput { input: name.clone() }));
         }
         let name = used.name.as_deref().unwrap_or(&plan.name);
         let made = PlanFromTemplate { name, task: used.task.as_deref(), inputs: &used.inputs };
-        let refused = |findings| Error::from_findings("the inputs are refused", findings);
+        let refused = |findings| Error::invalid(DocumentKind::Inputs, findings);
         let document = template::plan_from_template(&plan, made).map_err(refused)?;
         let saved = self.0.plans().save(caller, &document.to_string(), used.offline).await;
-        saved.map_err(|error| if row.is_none() { with_demo_tools_hint(error) } else { error })
+        saved.map_err(|error| if row.is_none() { of_shipped_template(error) } else { error })
     }
 
     /// Deletes a saved template by name; shipped ones are refused.
     pub async fn delete(self, caller: &Caller, name: &str) -> Result<TemplateView, Error> {
         let template = self.find(name).await?;
         let Some(row) = &template.row else {
-            let message = format!("the template `{name}` comes with Actbook");
-            return Err(Error::new("shipped", message, "only templates that were made can be deleted"));
+            return Err(Error::ShippedTemplate { name: name.to_owned() });
         };
-        self.0.require_own_project(row.plan.project.as_deref(), "template")?;
+        self.0.require_own_project(row.plan.project.as_deref(), PersonAct::DeleteForeignTemplate)?;
         self.0.submit(caller, DeletePlanRequest { id: PlanId::new(row.plan.id.as_str()) }).await?;
         Ok(template_view(&template))
     }
 }
-
-/// Which tools the shipped templates call, for a place that has others.
-const DEMO_TOOLS_HINT: &str = "The templates that come with Actbook call the tools of its demo server \
-(`actbook demo-tools`) under the name `files`: configure it, or make a plan with your own tools";
 
 impl FoundTemplate {
     fn from_shipped(one: &ShippedTemplate) -> Self {
@@ -293,10 +280,12 @@ impl FoundTemplate {
     }
 }
 
-/// Adds to a refusal which tools the shipped templates call.
-fn with_demo_tools_hint(error: Error) -> Error {
-    let message = format!("{}. {DEMO_TOOLS_HINT}", error.message);
-    Error { message, ..error }
+/// Marks the refusal of a plan as one of a shipped template's, so that it says which tools those call.
+fn of_shipped_template(error: Error) -> Error {
+    if let Error::Invalid(document) = error {
+        return Error::Invalid(InvalidDocument { kind: DocumentKind::PlanOfShippedTemplate, ..document });
+    }
+    error
 }
 
 /// The list view of a template.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
-use crate::error::{Error, UNTRUSTED_CONFIG};
+use crate::error::Error;
 use crate::random;
 use crate::tools::{Call, CallOutcome, CatalogError, OnCommandOutput, ServerState, ServerTools, ToolInfo};
 
@@ -101,15 +101,31 @@ impl ToolCatalog<'_> {
                 self.0.tools.redact(Arc::make_mut(&mut info.object));
                 Ok(info)
             }
-            Err(error) => Err(self.no_such_tool(name, &error).await),
+            Err(error) => Err(self.unavailable_error(name, error).await),
         }
     }
 
-    /// The refusal of a tool that cannot be described.
-    async fn no_such_tool(self, name: &str, error: &CatalogError) -> Error {
-        let mut cure = self.0.plans().unknown_tool_cure(name, error).await;
-        self.0.tools.redact_text(&mut cure);
-        Error::new(catalog_error_code(error), error.to_string(), cure)
+    /// The refusal of a tool that cannot be described, with the nearest name.
+    pub(super) async fn unavailable_error(self, name: &str, error: CatalogError) -> Error {
+        let mut nearest = self.nearest_tool(name, &error).await;
+        nearest.iter_mut().for_each(|nearest| self.0.tools.redact_text(nearest));
+        Error::ToolUnavailable { error, nearest }
+    }
+
+    /// The nearest name to that of a tool that cannot be described: of its own server if that is known, else
+    /// of any. `None`: no name is near, or the name is not the problem.
+    async fn nearest_tool(self, name: &str, error: &CatalogError) -> Option<String> {
+        let listed = match error {
+            CatalogError::UnknownTool { server, .. } => vec![self.0.tools.list_server(server).await],
+            CatalogError::BadName(_) | CatalogError::UnknownServer { .. } => {
+                self.0.tools.list_servers().await
+            }
+            CatalogError::Unreachable { .. }
+            | CatalogError::DisabledServer { .. }
+            | CatalogError::Untrusted(_) => return None,
+        };
+        let names = listed.iter().flat_map(|server| &server.tools).map(|tool| tool.name.as_str());
+        nearest(name, names).map(str::to_owned)
     }
 
     /// The error with which everything that needs a server is refused while the config is not trusted.
@@ -140,16 +156,5 @@ impl ToolCatalog<'_> {
             }
         };
         ToolCallResult { outcome, took_ms, output, category, message }
-    }
-}
-
-/// The error code with which a tool that cannot be described is refused.
-pub(super) fn catalog_error_code(error: &CatalogError) -> &'static str {
-    match error {
-        CatalogError::Untrusted(_) => UNTRUSTED_CONFIG,
-        CatalogError::BadName(_)
-        | CatalogError::UnknownServer(_)
-        | CatalogError::UnknownTool { .. }
-        | CatalogError::Unreachable { .. } => "no_such_tool",
     }
 }

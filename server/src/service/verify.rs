@@ -11,7 +11,7 @@ use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::standalone_action;
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, JournalTask};
 use crate::ledger::{self, RowDifference};
 use crate::store::{self, Db, Entry, journal, payloads};
 
@@ -157,7 +157,8 @@ pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyRe
 async fn verify_list(db: &Db, tenant: TenantId) -> Result<Option<VerifyFailure>, Error> {
     let db = db.clone();
     let comparing = tokio::task::spawn_blocking(move || ledger::find_row_difference(&db, tenant));
-    let aborted = |error| Error::new("internal", format!("verifying stopped: {error}"), "try again");
+    let aborted =
+        |error: tokio::task::JoinError| Error::Aborted { task: JournalTask::Verify, why: error.to_string() };
     let difference = comparing.await.map_err(aborted)??;
     Ok(difference.map(|difference| VerifyFailure {
         position: difference.stream.0,

@@ -3,6 +3,7 @@
 //! changes with any of its fields.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use actbook_engine::chain::{Digest, with_sorted_keys};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::classify::RawOutcome;
 use super::hidden_characters::find_hidden_characters;
-use crate::config::{CommandTool, HttpTool, JsonTemplate, Schema};
+use crate::config::{CommandTool, HttpTool, JsonTemplate, Schema, WithheldConfig};
 
 /// One server's tools, or why they could not be listed.
 #[derive(Clone, Debug, Serialize)]
@@ -64,15 +65,23 @@ pub struct Annotations {
 pub enum CatalogError {
     #[error("`{0}` is not of the form server/tool")]
     BadName(String),
+    /// `config`: the file that does not name the server; None: there is no config.
+    #[error("there is no server `{server}`{}", not_in_config(.config.as_deref()))]
+    UnknownServer { server: String, config: Option<PathBuf> },
+    #[error("the server `{server}` is disabled in the config")]
+    DisabledServer { server: String },
+    /// The config that may name the server has no effect.
     #[error("{0}")]
-    UnknownServer(String),
-    /// The config that may name the server is not trusted, so it has no effect.
-    #[error("{0}")]
-    Untrusted(String),
+    Untrusted(WithheldConfig),
     #[error("the server `{server}` has no tool `{tool}`")]
     UnknownTool { server: String, tool: String },
     #[error("{why}")]
     Unreachable { server: String, why: String },
+}
+
+/// The part of a message that says where a server is not named.
+fn not_in_config(config: Option<&Path>) -> String {
+    config.map_or(": no config names one".to_owned(), |file| format!(" in {}", file.display()))
 }
 
 impl ToolInfo {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::outputs::truncation_text;
 use super::suggestions::status_step_arguments;
 use super::{AgentAnswer, MESSAGE_CHARS_MAX};
-use crate::error::Error;
+use crate::error::{AgentError, AgentErrorCode, Error};
 use crate::mcp::text::{AnswerText, Suggestion};
 use crate::service::quote::{self, quoted};
 use crate::service::{ApprovalView, StepDetail};
@@ -30,8 +30,9 @@ pub fn step_answer(detail: &StepDetail, offset: usize) -> Result<AgentAnswer, Er
     let longest = parts.iter().map(|part| quote::readable(part.value).chars().count()).max().unwrap_or(0);
     if offset > 0 && offset >= longest {
         let message = format!("`offset`: no value of the step has more than {longest} characters");
-        let error = Error::new("invalid_argument", message, "leave `offset` out: it begins with 0");
-        return Err(Error { path: Some("offset".to_owned()), ..error });
+        let cure = "leave `offset` out: it begins with 0";
+        let error = AgentError::new(AgentErrorCode::InvalidArgument, message, cure);
+        return Err(error.with_path("offset").into());
     }
     let mut text = step_heading(detail);
     for part in &parts {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::ledger::page_limit;
 use super::{ALL_PROFILES, AgentTool, CallVariant, ToolEffect, ToolProfile};
-use crate::error::Error;
+use crate::error::{AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
 use crate::mcp::request::AgentRequest;
@@ -108,11 +108,8 @@ impl AgentTool for SetContextInput {
             (None, true) => service.notes().delete(&request.caller, &self.key, &belongs).await?,
             (Some(_), true) | (None, false) => {
                 let message = "set_context needs either `value` or `delete`: true";
-                return Err(Error::new(
-                    "missing_argument",
-                    message,
-                    "give the text or JSON to write as `value`",
-                ));
+                let cure = "give the text or JSON to write as `value`";
+                return Err(Error::agent(AgentErrorCode::MissingArgument, message, cure));
             }
         };
         let text = written_text(&written);
@@ -207,7 +204,7 @@ fn written_text(written: &NoteReceipt) -> String {
 fn parse_lifetime_ms(text: &str) -> Result<i64, Error> {
     actbook_engine::plan::parse_age_ms(text).ok_or_else(|| {
         let message = format!("`expires_in`: `{text}` is no length of time");
-        Error::new("invalid_argument", message, "write it as in 30m, 12h or 90d")
+        Error::agent(AgentErrorCode::InvalidArgument, message, "write it as in 30m, 12h or 90d")
     })
 }
 

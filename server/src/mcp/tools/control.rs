@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{ALL_PROFILES, AgentTool, CallVariant, ToolEffect, ToolProfile};
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{AgentError, AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, ApprovalRoute};
 use crate::mcp::cures;
@@ -228,7 +228,8 @@ async fn apply_action(
     whole(match (input.arguments, input.output) {
         (Some(_), Some(_)) => {
             let message = "control with action \"retry\" takes either `arguments` or `output`";
-            return Err(Error::new("invalid_argument", message, "leave one of the two out"));
+            let cure = "leave one of the two out";
+            return Err(Error::agent(AgentErrorCode::InvalidArgument, message, cure));
         }
         (Some(arguments), None) => {
             service.executions().retry_with(caller, &id, step, verdict, reason, arguments).await?.0
@@ -245,30 +246,26 @@ enum AnsweredSteps {
 
 /// The steps that the arguments name. Err: none, or several with the values of one.
 fn answered_steps(input: &ControlInput) -> Result<AnsweredSteps, Error> {
-    let refused = |path: &str, code, message, cure| {
-        Err(Error { path: Some(path.to_owned()), ..Error::new(code, message, cure) })
-    };
+    let refused =
+        |path: &str, code, message, cure| Err(AgentError::new(code, message, cure).with_path(path).into());
     match (&input.step_id, &input.step_ids) {
         (Some(step), None) => Ok(AnsweredSteps::One(step.clone())),
         (Some(_), Some(_)) => {
             let message = "control takes either `step_id` or `step_ids`";
-            refused("step_ids", "invalid_argument", message, "leave one of the two out")
+            refused("step_ids", AgentErrorCode::InvalidArgument, message, "leave one of the two out")
         }
         (None, Some(steps)) if !steps.is_empty() => match (&input.arguments, &input.output) {
             (None, None) => Ok(AnsweredSteps::Several(steps.clone())),
             (_, _) => {
                 let message = "`arguments` and `output` are those of one step";
-                refused(
-                    "step_ids",
-                    "invalid_argument",
-                    message,
-                    "answer the steps one by one, with `step_id`",
-                )
+                let cure = "answer the steps one by one, with `step_id`";
+                refused("step_ids", AgentErrorCode::InvalidArgument, message, cure)
             }
         },
         (None, _) => {
             let message = "control with this action needs `step_id` or `step_ids`";
-            refused("step_id", "missing_argument", message, "status with the execution_id names its steps")
+            let cure = "status with the execution_id names its steps";
+            refused("step_id", AgentErrorCode::MissingArgument, message, cure)
         }
     }
 }
@@ -326,5 +323,5 @@ async fn needs_person_error(endpoint: &McpEndpoint, input: &ControlInput) -> Res
         "ask your user to run `actbook approve {id}{step}` or `actbook reject {id}{step}`, then call status with wait_s"
     );
     let message = "yes or no to an approval is a person's word; an agent cannot give it";
-    Ok(Error::new("needs_a_person", message, cure))
+    Ok(Error::agent(AgentErrorCode::NeedsPerson, message, cure))
 }

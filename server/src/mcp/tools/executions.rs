@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::plans::PlanDocument;
 use super::{ALL_PROFILES, AgentTool, CallVariant, RUN_AND_FULL, ToolEffect, ToolProfile};
-use crate::error::Error;
+use crate::error::{AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, ApprovalRoute};
 use crate::mcp::cures;
@@ -108,7 +108,9 @@ impl AgentTool for ExecutePlanInput {
                 }
                 Ok(QuestionOutcome::InputRequired(result)) => return Ok(result.into()),
                 // Steps may have run: the agent needs the execution's id, whatever became of the question.
-                Err(error) if ["stale_question", elicit::DIALOG_FAILED].contains(&error.code) => {
+                Err(Error::Agent(error))
+                    if matches!(error.code, AgentErrorCode::StaleQuestion | AgentErrorCode::DialogFailed) =>
+                {
                     let view = endpoint.service().executions().view(&id).await?;
                     return Ok(answer::dialog_failed_answer(&view, &error).into());
                 }
@@ -221,11 +223,8 @@ async fn resolve_plan(
         (Some(_), Some(_)) => Err(super::plans::both_given_error("execute_plan")),
         (None, None) => {
             let message = "execute_plan needs either `plan_id` or `plan`";
-            Err(Error::new(
-                "missing_argument",
-                message,
-                "give the id that save_plan answered, or the document",
-            ))
+            let cure = "give the id that save_plan answered, or the document";
+            Err(Error::agent(AgentErrorCode::MissingArgument, message, cure))
         }
     }
 }
@@ -241,7 +240,7 @@ async fn step_status(
             Some(_) => ("a step belongs to an execution: status needs `execution_id`", "give both"),
             None => ("`offset` goes on in the values of a step: status needs `step_id`", "give both"),
         };
-        return Err(Error::new("missing_argument", message, cure));
+        return Err(Error::agent(AgentErrorCode::MissingArgument, message, cure));
     };
     let wait = waiting::parse_wait(input.wait_s)?;
     if !wait.is_zero() {
@@ -268,7 +267,7 @@ async fn undrivable_reason(endpoint: &McpEndpoint, view: &ExecutionView) -> Resu
     }
     match service.executions().require_drivable(id).await {
         Ok(()) => Ok(None),
-        Err(error) if matches!(error.refusal(), Some(Refusal::OtherToolset { .. })) => {
+        Err(error @ Error::Refused(Refusal::OtherToolset { .. })) => {
             let cure = cures::cure_for_agent(&error);
             Ok(Some(format!(
                 "nobody here can drive it: {error}. {cure}; control with action \"cancel\" ends it"

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{ALL_PROFILES, AgentTool, ToolEffect, ToolProfile};
-use crate::error::Error;
+use crate::error::{AgentError, AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
 use crate::mcp::request::AgentRequest;
@@ -188,7 +188,7 @@ pub(super) fn parse_time_argument(name: &str, text: Option<String>) -> Result<Op
             let message = format!("`{name}`: `{text}` is no time");
             let cure =
                 "write it as in 2030-01-31T12:00:00Z, as a date (2030-01-31, in UTC), or as an age (2h, 3d)";
-            Err(Error { path: Some(name.to_owned()), ..Error::new("invalid_argument", message, cure) })
+            Err(AgentError::new(AgentErrorCode::InvalidArgument, message, cure).with_path(name).into())
         }
     }
 }
@@ -201,5 +201,5 @@ pub(super) fn page_limit(given: Option<u64>) -> Result<u64, Error> {
     }
     let message = format!("`limit` is 1 to {LIMIT_MAX}, and {limit} was given");
     let cure = "give less, and the `cursor` of each answer for the next page";
-    Err(Error { path: Some("limit".to_owned()), ..Error::new("invalid_argument", message, cure) })
+    Err(AgentError::new(AgentErrorCode::InvalidArgument, message, cure).with_path("limit").into())
 }

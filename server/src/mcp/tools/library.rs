@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{ALL_PROFILES, AgentTool, CallVariant, FULL_ONLY, ToolEffect, ToolProfile};
-use crate::error::Error;
+use crate::error::{AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
 use crate::mcp::request::AgentRequest;
@@ -218,7 +218,8 @@ fn plan_document_answer(
     let (size, from) = (document.chars().count(), usize::try_from(offset).unwrap_or(usize::MAX));
     if from > 0 && from >= size {
         let message = format!("`offset`: the document has {size} characters");
-        return Err(Error::new("invalid_argument", message, "leave `offset` out: it begins with 0"));
+        let cure = "leave `offset` out: it begins with 0";
+        return Err(Error::agent(AgentErrorCode::InvalidArgument, message, cure));
     }
     let page: String = document.chars().skip(from).take(DOCUMENT_CHARS_MAX).collect();
     let (name, version, next_offset) = (quote::name(&view.name), view.version, from + DOCUMENT_CHARS_MAX);
@@ -248,7 +249,8 @@ async fn save_template(
         (Some(execution), None) => {
             let name = input.name.as_deref().ok_or_else(|| {
                 let message = "template with action \"save\" and `execution_id` needs `name`";
-                Error::new("missing_argument", message, "give the name that the template is to have")
+                let cure = "give the name that the template is to have";
+                Error::agent(AgentErrorCode::MissingArgument, message, cure)
             })?;
             service.templates().save_from_execution(&request.caller, execution, name, everywhere).await
         }
@@ -260,7 +262,7 @@ async fn save_template(
             let message = "template with action \"save\" needs either `execution_id` or `plan_id`";
             let cure = "give the one that the template is to be made of; plan {\"action\":\"list\"} shows \
                         saved plans, status without arguments shows executions";
-            Err(Error::new("missing_argument", message, cure))
+            Err(Error::agent(AgentErrorCode::MissingArgument, message, cure))
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{AgentTool, RUN_AND_FULL, ToolEffect, ToolProfile};
-use crate::error::Error;
+use crate::error::{AgentError, AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
 use crate::mcp::cures;
@@ -49,9 +49,8 @@ impl PlanDocument {
             Self::Text(text) if !text.contains([':', '{']) => {
                 let message =
                     format!("`plan` is a document, and {} is none", quote::quoted(text, NAME_CHARS_MAX));
-                let error =
-                    Error::new("invalid_argument", message, "`plan_id` takes a saved plan's name or id");
-                Err(Error { path: Some("plan".to_owned()), ..error })
+                let cure = "`plan_id` takes a saved plan's name or id";
+                Err(AgentError::new(AgentErrorCode::InvalidArgument, message, cure).with_path("plan").into())
             }
             Self::Text(_) | Self::Object(_) => Ok(()),
         }
@@ -164,8 +163,8 @@ fn clip_check(check: &PlanCheck) -> Value {
 /// The error for a call that has both `plan_id` and `plan`.
 pub(super) fn both_given_error(tool: &str) -> Error {
     let message = format!("{tool} takes either `plan_id` or `plan`, and was given both");
-    let error = Error::new("invalid_argument", message, "leave one of the two out");
-    Error { path: Some("plan".to_owned()), ..error }
+    let error = AgentError::new(AgentErrorCode::InvalidArgument, message, "leave one of the two out");
+    error.with_path("plan").into()
 }
 
 /// Adds the check of a document that was saved and started in one call: its findings and its point of no

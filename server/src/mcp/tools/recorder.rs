@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::ledger::{executions_answer, page_limit, parse_time_argument, search_words};
 use super::plans::{PlanDocument, both_given_error, plan_saved_answer};
 use super::{AgentTool, RECORD_AND_FULL, ToolEffect, ToolProfile};
-use crate::error::Error;
+use crate::error::{AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
 use crate::mcp::request::AgentRequest;
@@ -197,14 +197,15 @@ impl AgentTool for CleanupHistoryInput {
         let days = self.older_than_days;
         if days < DAYS_MIN {
             let message = "what ended less than a day ago is not erased";
-            return Err(Error::new("invalid_argument", message, "give `older_than_days` of 1 or more"));
+            let cure = "give `older_than_days` of 1 or more";
+            return Err(Error::agent(AgentErrorCode::InvalidArgument, message, cure));
         }
         if self.dry_run == Some(false) {
             let cure = format!(
                 "ask your user to run `actbook cleanup --older-than {days}d`; with dry_run true this call counts what it would erase"
             );
             let message = "erasing history is a person's act; an agent cannot do it";
-            return Err(Error::new("needs_a_person", message, cure));
+            return Err(Error::agent(AgentErrorCode::NeedsPerson, message, cure));
         }
         let before = jiff::Timestamp::now().as_millisecond() - i64::from(days) * DAY_MS;
         let cleaned = endpoint.service().journal().cleanup(&request.caller, before, true).await?;
@@ -234,7 +235,7 @@ async fn resolve_plan(
         (None, None) => {
             let message = "record_execution_start needs either `plan_id` or `plan`";
             let cure = "give the id that record_plan answered, or the document";
-            Err(Error::new("missing_argument", message, cure))
+            Err(Error::agent(AgentErrorCode::MissingArgument, message, cure))
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{AgentTool, CallVariant, FULL_ONLY, ToolEffect, ToolProfile};
-use crate::error::Error;
+use crate::error::{AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
 use crate::mcp::request::AgentRequest;
@@ -136,7 +136,8 @@ fn parse_task_fields(id: String, input: TaskInput) -> Result<TaskSpec, Error> {
     let estimate = |text: String| {
         let ms = actbook_engine::plan::parse_age_ms(&text).and_then(|ms| u64::try_from(ms).ok());
         let message = format!("`estimate`: `{text}` is no length of time");
-        ms.ok_or_else(|| Error::new("invalid_argument", message, "write it as in 30m, 4h or 2d"))
+        let cure = "write it as in 30m, 4h or 2d";
+        ms.ok_or_else(|| Error::agent(AgentErrorCode::InvalidArgument, message, cure))
     };
     Ok(TaskSpec {
         id,

@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use actbook_engine::plan::Plan;
+use actbook_engine::refusal::Refusal;
 use actbook_engine::template::{self, PlanFromTemplate};
 use serde_json::{Map, Value, json};
 
 use super::{TaskSpec, Tasks, engine_task, new_salt};
 use crate::config::{PlanSource, TaskPlanRule};
-use crate::error::Error;
+use crate::error::{DocumentKind, Error, InvalidDocument};
 use crate::ledger::{
     AddTaskReply, AddTaskRequest, DriveState, KeyedReply, SavePlanRequest, StartRequest, TaskPlanRequest,
 };
@@ -64,16 +65,13 @@ impl Tasks<'_> {
         if tasks::by_id_in_project(self.0.tenant, None, id).first(&self.0.db).await?.is_none() {
             return Ok(());
         }
-        let message = format!("there is a task `{id}` already");
-        Err(Error::new("task_exists", message, "choose another id, or change that one"))
+        Err(Refusal::TaskExists { id: id.to_owned() }.into())
     }
 
     /// The start of a plan that is saved by the same request.
     async fn build_rule_start(self, request: &SavePlanRequest, drive: bool) -> Result<StartRequest, Error> {
         let plan = request.plan.clone();
-        let missing_inputs =
-            |error: Error| Error::from_findings("the task lacks what its plan needs", error.findings);
-        let inputs = complete_inputs(&plan, None).map_err(missing_inputs)?;
+        let inputs = complete_inputs(&plan, None).map_err(of_task_inputs)?;
         let terms =
             self.0.catalog().policies_with_pins(&plan, &request.pins.clone().unwrap_or_default()).await?;
         // The ledger replaces this reference by that of the saved plan.
@@ -113,13 +111,21 @@ impl Tasks<'_> {
     }
 }
 
+/// Marks the refusal of inputs as one of a task's: the task lacks what its plan needs.
+fn of_task_inputs(error: Error) -> Error {
+    if let Error::Invalid(document) = error {
+        return Error::Invalid(InvalidDocument { kind: DocumentKind::TaskInputs, ..document });
+    }
+    error
+}
+
 /// The document of the plan that is made for a task.
 fn plan_document_for_task(plan: &Arc<Plan>, given: &TaskSpec) -> Result<String, Error> {
     let mut inputs = input_defaults(given);
     inputs.retain(|name, _| accepts_input(plan, name));
     let name = format!("{} for {}", plan.name, given.id);
     let made = PlanFromTemplate { name: &name, task: Some(&given.id), inputs: &inputs };
-    let refused = |findings| Error::from_findings("the task does not fit its plan", findings);
+    let refused = |findings| Error::invalid(DocumentKind::TaskPlan, findings);
     Ok(template::plan_from_template(plan, made).map_err(refused)?.to_string())
 }
 

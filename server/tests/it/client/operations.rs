@@ -89,7 +89,7 @@ fn pause_resume_cancel_and_reject_change_the_status() {
         let blocked = ExecutionFilter { status: Some("blocked".into()), ..Default::default() };
         assert_eq!(client.executions(&blocked, 10).await.unwrap().len(), 1);
         let refused = client.view("nobody").await.unwrap_err();
-        assert!(refused.code == "no_such_execution" && !refused.cure.is_empty());
+        assert!(refused.code() == "no_such_execution" && !refused.cure().is_empty());
     });
 }
 
@@ -133,7 +133,7 @@ fn repeated_request_key_starts_one_execution() {
         let other = builder(&scratch.url).tool("t/do", recorded.echo()).open().await.unwrap();
         let second = other.with_key("order-17").run("once", None).await.unwrap();
         assert_eq!((first.id, recorded.calls().len()), (second.id, 1));
-        assert_eq!(keyed.run("once", Some(json!({}))).await.unwrap_err().code, "key_reused");
+        assert_eq!(keyed.run("once", Some(json!({}))).await.unwrap_err().code(), "key_reused");
         assert_eq!(client.run("once", None).await.unwrap().status, ExecutionStatus::Succeeded);
         assert_eq!(recorded.calls().len(), 2);
     });

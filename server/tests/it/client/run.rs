@@ -141,7 +141,7 @@ fn plan_arguments_are_validated_against_executor_schemas() {
         assert_eq!(tools.tools[1].input_schema, schema);
 
         let refused = client.save_plan(&plan("wrong", json!([step("pay", "t/pay")]))).await.unwrap_err();
-        assert_eq!(refused.code, "invalid");
+        assert_eq!(refused.code(), "invalid");
         let slip = client.check_plan(&plan("slip", json!([step("pay", "t/pya")]))).await;
         assert!(slip.findings.iter().any(|finding| finding.cure.contains("t/pay")), "{slip:?}");
         let mut late = step("pay", "t/pay");
@@ -165,7 +165,7 @@ async fn invalid_executor_registration_is_refused() {
     let named = |name: &str| builder(&url).tool(name, quiet());
     for refused in [named("alone"), named("/a"), named("t/"), named("command/a"), twice, broken, taken] {
         let what = format!("{refused:?}");
-        assert_eq!(refused.open().await.map(drop).expect_err(&what).code, "invalid_executor", "{what}");
+        assert_eq!(refused.open().await.map(drop).expect_err(&what).code(), "invalid_executor", "{what}");
     }
 }
 

@@ -64,11 +64,11 @@ fn execution_left_by_shutdown_is_resumed_by_a_client_with_all_tools() {
             (left.status, step_view(&left, "b").status),
             (ExecutionStatus::Running, StepStatus::Pending)
         );
-        assert_eq!(one.start("left", None).await.unwrap_err().code, "closed");
+        assert_eq!(one.start("left", None).await.unwrap_err().code(), "closed");
 
         let partial = builder(&scratch.url).tool("t/do", recorded.echo()).open().await.unwrap();
         assert_eq!(partial.take_up().await.unwrap(), 0, "a client that lacks a tool takes nothing up");
-        assert_eq!(partial.resume(&id).await.unwrap_err().code, "other_place");
+        assert_eq!(partial.resume(&id).await.unwrap_err().code(), "other_place");
         let other_recorded = RecordedCalls::default();
         let two = builder(&scratch.url)
             .tool("t/gate", other_recorded.echo())

@@ -75,14 +75,20 @@ fn full_disk_is_an_error_until_space_is_freed() {
         std::fs::write(disk.ballast_file(), vec![0; 1 << 20]).unwrap();
         let fixture = ServiceFixture::open(&file.to_string_lossy()).await;
         let (first, error) = fill_disk(&fixture).await;
-        assert!(first > 10 && error.message.contains("full"), "{first}: {error:?}");
-        assert_eq!(error.code, "disk_full");
-        assert!(error.message.contains("book.db") && error.cure.contains("free some room"), "{error:?}");
+        assert!(first > 10 && error.to_string().contains("full"), "{first}: {error:?}");
+        assert_eq!(error.code(), "disk_full");
+        assert!(
+            error.to_string().contains("book.db") && error.cure().contains("free some room"),
+            "{error:?}"
+        );
         assert_acknowledged_kept(&fixture, &file, first).await;
 
         std::fs::remove_file(disk.ballast_file()).unwrap();
         let (second, error) = fill_disk(&fixture).await;
-        assert!(second > first + 10 && error.message.contains("full"), "{second} after {first}: {error:?}");
+        assert!(
+            second > first + 10 && error.to_string().contains("full"),
+            "{second} after {first}: {error:?}"
+        );
         assert_acknowledged_kept(&fixture, &file, second).await;
     });
 }

@@ -166,7 +166,7 @@ fn export_that_states_another_number_of_entries_is_refused() {
         lines[0]["entries"] = json!(lines[0]["entries"].as_u64().unwrap() + 1);
         assert!(!verify_file(to_bytes(&lines).as_slice()).unwrap().ok);
         lines[0].as_object_mut().unwrap().remove("entries");
-        assert_eq!(verify_file(to_bytes(&lines).as_slice()).unwrap_err().code, "not_an_export");
+        assert_eq!(verify_file(to_bytes(&lines).as_slice()).unwrap_err().code(), "not_an_export");
     });
 }
 

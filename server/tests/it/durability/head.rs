@@ -56,7 +56,7 @@ fn head_mismatch_with_the_last_entry_stops_every_append() {
             for fixture in [&earlier, &call_counting_fixture(&scratch.url, &sent).await] {
                 let saved = fixture.service.plans().save(&fixture.caller, &plan.to_string(), true).await;
                 let claimed = fixture.executions().claim(&fixture.caller, &open, false).await;
-                for code in [saved.err().map(|error| error.code), claimed.err().map(|error| error.code)] {
+                for code in [saved.err().map(|error| error.code()), claimed.err().map(|error| error.code())] {
                     assert_eq!(code, Some("corrupt"), "{name}");
                 }
                 let verified = fixture.service.journal().verify().await.unwrap();
@@ -84,7 +84,7 @@ fn first_entry_is_refused_after_a_head_with_a_hash() {
         };
         scratch.execute(&format!("UPDATE head SET {corrupt}")).await;
         let refused = fixture.service.plans().save(&fixture.caller, &plan, true).await.err().unwrap();
-        assert_eq!(refused.code, "corrupt");
+        assert_eq!(refused.code(), "corrupt");
         scratch.execute(&format!("UPDATE head SET {valid}")).await;
         fixture.service.plans().save(&fixture.caller, &plan, true).await.unwrap();
     });

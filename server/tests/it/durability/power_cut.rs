@@ -61,7 +61,7 @@ pub async fn run_with_failing_disk(url: &str) {
         let (reference, plan) = (saved.reference.clone(), saved.plan.clone());
         match fixture.executions().start(&fixture.caller, reference, plan, None, false).await {
             Ok(started) => helper_process::emit(&format!("acknowledged {}", started.progress.position.0)),
-            Err(error) => helper_process::emit(&format!("failed {}", error.message)),
+            Err(error) => helper_process::emit(&format!("failed {error}")),
         }
     }
 }

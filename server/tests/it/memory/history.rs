@@ -173,7 +173,7 @@ fn execution_list_applies_every_filter() {
             (ExecutionFilter { status: some("blokced"), ..any() }, "no_such_status"),
             (ExecutionFilter { category: some("slow"), ..any() }, "no_such_category"),
         ] {
-            assert_eq!(service.executions().list(&filter, 10).await.unwrap_err().code, code);
+            assert_eq!(service.executions().list(&filter, 10).await.unwrap_err().code(), code);
         }
     });
 }
@@ -232,7 +232,7 @@ fn recorded_action_is_searchable_until_erased() {
             .journal()
             .list(&JournalFilter { words: many, ..JournalFilter::default() }, 1)
             .await;
-        assert!(refused.unwrap_err().message.contains("4"));
+        assert!(refused.unwrap_err().to_string().contains("4"));
 
         fixture.claim_and_drive(&id).await;
         fixture.service.journal().cleanup(&fixture.caller, i64::MAX, false).await.unwrap();

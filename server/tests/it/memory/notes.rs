@@ -66,12 +66,12 @@ fn same_key_in_different_scopes_is_different_notes() {
         let several = NoteOwnerRef { task: Some("T-1".into()), ..of_plan };
         let given = actbook::service::NoteSpec { owner: several, ..note("state", 1) };
         assert_eq!(
-            fixture.service.notes().set(&fixture.caller, given).await.unwrap_err().code,
+            fixture.service.notes().set(&fixture.caller, given).await.unwrap_err().code(),
             "several_owners"
         );
         let unclear =
             fixture.service.notes().delete(&fixture.caller, "state", &NoteOwnerRef::default()).await;
-        assert_eq!(unclear.unwrap_err().code, "ambiguous");
+        assert_eq!(unclear.unwrap_err().code(), "ambiguous");
     });
 }
 
@@ -89,7 +89,7 @@ fn deleted_note_is_not_found_and_stays_in_history() {
         let words = scratch.db.read("SELECT COUNT(*) FROM note_words", vec![]).await.unwrap();
         assert_eq!(words[0].int(0).unwrap(), 0, "its search tokens are deleted");
         let again = fixture.service.notes().delete(&fixture.caller, "zebra", &NoteOwnerRef::default()).await;
-        assert_eq!(again.unwrap_err().code, "no_such_note");
+        assert_eq!(again.unwrap_err().code(), "no_such_note");
         let trace = find_notes(&fixture, NoteFilter { history: true, ..by_key("zebra") }).await;
         let history = trace[0].history.clone().unwrap();
         assert!(trace[0].deleted && history[0].deleted);
@@ -189,7 +189,7 @@ fn repeated_request_key_writes_one_note() {
         let second = fixture.service.notes().set(&caller, note("n", 1)).await.unwrap();
         assert_eq!(first, second);
         let other = caller.with_key(Some(key("two")));
-        assert_eq!(fixture.service.notes().set(&other, note("n", 2)).await.unwrap_err().code, "key_reused");
+        assert_eq!(fixture.service.notes().set(&other, note("n", 2)).await.unwrap_err().code(), "key_reused");
         assert_eq!(find_notes(&fixture, by_key("n")).await[0].version, 1);
     });
 }
@@ -285,11 +285,11 @@ fn invalid_or_oversized_notes_are_refused() {
         let long = "k".repeat(201);
         for key in ["", "  ", "a\nb", long.as_str()] {
             let refused = fixture.service.notes().set(&fixture.caller, note(key, 1)).await.unwrap_err();
-            assert_eq!(refused.code, "invalid_name", "{key:?}");
+            assert_eq!(refused.code(), "invalid_name", "{key:?}");
         }
         let large = "x".repeat(300_000);
         assert_eq!(
-            fixture.service.notes().set(&fixture.caller, note("k", large)).await.unwrap_err().code,
+            fixture.service.notes().set(&fixture.caller, note("k", large)).await.unwrap_err().code(),
             "too_large"
         );
         assert_eq!(set_note(&fixture, note("k", 1)).await.version, 1, "a refused note writes nothing");

@@ -72,7 +72,7 @@ fn legacy_note_and_task_are_visible_to_every_project() {
             .unwrap();
         assert_eq!(two.tasks().get("T-0").await.unwrap().title, "changed");
         let again = TaskSpec { id: "T-0".into(), ..TaskSpec::default() };
-        assert_eq!(two.tasks().add(&agent(), again, false).await.unwrap_err().code, "task_exists");
+        assert_eq!(two.tasks().add(&agent(), again, false).await.unwrap_err().code(), "task_exists");
     });
 }
 
@@ -88,17 +88,17 @@ fn project_notes_and_tasks_are_private_until_shared() {
         for filter in [by_key("port"), by_search("5433"), NoteFilter::default()] {
             assert!(values(&two, filter).await.is_empty());
         }
-        assert_eq!(two.tasks().get("T-1").await.unwrap_err().code, "no_such_task");
+        assert_eq!(two.tasks().get("T-1").await.unwrap_err().code(), "no_such_task");
         assert!(two.tasks().list(None).await.unwrap().is_empty());
         assert_eq!(values(&all_of_two, by_key("port")).await, ["5433 here"], "a person sees both");
         assert_eq!(
-            two.notes().delete(&agent(), "port", &Default::default()).await.unwrap_err().code,
+            two.notes().delete(&agent(), "port", &Default::default()).await.unwrap_err().code(),
             "no_such_note"
         );
         two.tasks().add(&agent(), id(), false).await.unwrap();
 
         let shared = NoteSpec { everywhere: Some(true), ..NoteSpec::new("port", "5434 for all") };
-        assert_eq!(one.notes().set(&agent(), shared.clone()).await.unwrap_err().code, "needs_a_person");
+        assert_eq!(one.notes().set(&agent(), shared.clone()).await.unwrap_err().code(), "needs_a_person");
         all_of_one.notes().set(&Caller::new("person:ada"), shared).await.unwrap();
         assert_eq!(values(&two, by_key("port")).await, ["5434 for all"]);
         one.notes().set(&agent(), NoteSpec::new("port", "5435")).await.unwrap();

@@ -91,7 +91,7 @@ fn search_results_are_equal_on_both_databases() {
         }
         for empty in ["", "  ", "!?", "\"\"", "*"] {
             let refused = fixture.service.notes().list(&by_search(empty), 10).await.unwrap_err();
-            assert_eq!(refused.code, "no_words", "{empty:?}");
+            assert_eq!(refused.code(), "no_words", "{empty:?}");
         }
         // An overwritten note is found by its new text only.
         set_note(&fixture, note("postgres", "moved to port 6000")).await;

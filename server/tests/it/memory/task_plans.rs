@@ -45,8 +45,8 @@ fn task_with_its_plan_and_start_is_atomic() {
         };
         scratch.execute(make).await;
         fixture.service.tasks().add(&fixture.caller, task("B-1"), false).await.unwrap_err();
-        assert_eq!(fixture.service.tasks().get("B-1").await.unwrap_err().code, "no_such_task");
-        assert_eq!(fixture.service.plans().get("fix for B-1").await.unwrap_err().code, "no_such_plan");
+        assert_eq!(fixture.service.tasks().get("B-1").await.unwrap_err().code(), "no_such_task");
+        assert_eq!(fixture.service.plans().get("fix for B-1").await.unwrap_err().code(), "no_such_plan");
         scratch.execute(drop).await;
         let added = fixture.service.tasks().add(&fixture.caller, task("B-1"), false).await.unwrap();
         let (plan, started) = (added.plan.unwrap(), added.started.unwrap());

@@ -25,10 +25,10 @@ fn task_update_keeps_omitted_fields() {
             ..task("T-1")
         };
         service.tasks().add(caller, given, false).await.unwrap();
-        assert_eq!(service.tasks().add(caller, task("T-1"), false).await.unwrap_err().code, "task_exists");
-        assert_eq!(service.tasks().change(caller, task("T-2")).await.unwrap_err().code, "no_such_task");
+        assert_eq!(service.tasks().add(caller, task("T-1"), false).await.unwrap_err().code(), "task_exists");
+        assert_eq!(service.tasks().change(caller, task("T-2")).await.unwrap_err().code(), "no_such_task");
         let own = TaskSpec { parent: Some("T-1".into()), ..task("T-1") };
-        assert_eq!(service.tasks().change(caller, own).await.unwrap_err().code, "own_parent");
+        assert_eq!(service.tasks().change(caller, own).await.unwrap_err().code(), "own_parent");
         let done = TaskSpec { status: Some(TaskStatus::Done), ..task("T-1") };
         let view = service.tasks().change(caller, done).await.unwrap();
         assert_eq!(

@@ -22,7 +22,7 @@ pub const ROOMS: &Table = &[
     ("tools", &["config", "egress"]),
     ("ledger", &["store", "notify", "boot_instant", "clock"]),
     ("runner", &["ledger", "tools", "notify", "store", "random", "boot_instant"]),
-    ("error", &["ledger", "runner", "store", "config"]),
+    ("error", &["ledger", "runner", "store", "tools", "config"]),
     (
         "service",
         &["caller", "ledger", "runner", "store", "tools", "notify", "config", "folders", "random", "error"],
