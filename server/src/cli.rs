@@ -1,5 +1,8 @@
 //! The command line: parses the arguments, calls the service, prints the result. Each family of commands has
 //! a file; none of them knows rows, events or the engine's state.
+//!
+//! A command reads and writes its files, and runs programs, on the main thread and blocks it: the process has
+//! no other command, and calls and requests run on other threads.
 
 mod approval_prompt;
 mod args;

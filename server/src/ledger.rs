@@ -28,7 +28,7 @@ use crate::clock::Clock;
 use crate::notify::Notifier;
 use crate::store::{self, Appender, Db};
 pub use call_stats::{catch_up_call_stats, catch_up_journal_index};
-pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, catch_up_in_place, fold_execution, fold_library};
+pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, fold_library, load_execution};
 pub use pending::DRIVER_ACTOR;
 use pending::{PendingRequest, PendingState, TypedRequest};
 pub use projection_check::{RowDifference, find_row_difference};
@@ -209,9 +209,9 @@ impl Ledger {
     }
 
     /// Handles a notification that the journal has reached `position`. If this process did not write up to
-    /// there, drops its cached state and wakes the drivers of the executions that others have changed. Blocks.
-    pub fn on_remote_append(&self, position: u64) -> Result<(), Error> {
-        self.shared.lock().on_remote_append(position)
+    /// there, drops its cached state and wakes the drivers of the executions that others have changed.
+    pub async fn on_remote_append(&self, position: u64) -> Result<(), Error> {
+        store::run_blocking(&self.shared, move |shared| shared.lock().on_remote_append(position)).await
     }
 
     /// Reads an execution, queued entries included. They may yet fail to be written: the result is a hint. Blocks
@@ -235,9 +235,9 @@ impl Ledger {
         self.shared.lock().with_library(read)
     }
 
-    /// Folds these executions into the cache, and blocks: one bulk read is faster than one read for each.
-    pub fn prefetch(&self, streams: &[StreamId]) -> Result<(), Error> {
-        self.shared.lock().prefetch(streams)
+    /// Folds these executions into the cache: one bulk read is faster than one read for each.
+    pub async fn prefetch(&self, streams: Vec<StreamId>) -> Result<(), Error> {
+        store::run_blocking(&self.shared, move |shared| shared.lock().prefetch(&streams)).await
     }
 
     /// The cache of parsed plans that all folds share.

@@ -75,7 +75,7 @@ struct RunnerInner {
     node: NodeLock,
     actor: Arc<str>,
     /// The calls of exited nodes, by node id: each node's file is read once.
-    exited_nodes: Mutex<HashMap<String, Arc<SentCalls>>>,
+    exited_nodes: tokio::sync::Mutex<HashMap<String, Arc<SentCalls>>>,
     progress: ProgressBoard,
     lease: watch::Receiver<Lease>,
     _listener: RemoteListener,
@@ -110,7 +110,9 @@ impl Runner {
         tools: Arc<Tools>,
         nodes_folder: &std::path::Path,
     ) -> Result<Self, Error> {
-        let node = NodeLock::acquire(nodes_folder)?;
+        let nodes_folder = nodes_folder.to_owned();
+        let node =
+            store::run_blocking(&nodes_folder, |folder| Ok::<_, Error>(NodeLock::acquire(&folder)?)).await?;
         nodes::sweep_leases(&db, lease::LEASE_MS).await?;
         let (renewed, lease) = watch::channel(Lease::acquire(&db, &node).await?);
         let listener = notifier.listen_remote()?;
@@ -126,7 +128,7 @@ impl Runner {
             tools,
             node,
             actor: ledger::DRIVER_ACTOR.into(),
-            exited_nodes: Mutex::default(),
+            exited_nodes: Default::default(),
             progress: ProgressBoard::default(),
             lease,
             _listener: listener,
@@ -196,7 +198,7 @@ impl Runner {
         }
         let mut unsent = BTreeSet::new();
         if let Some(node) = driver.filter(|node| node.as_str() != self.0.node.id()) {
-            match self.node_status(node.as_str()) {
+            match self.node_status(node.as_str()).await? {
                 NodeStatus::Exited(sent) => {
                     unsent =
                         self.0.ledger.with_execution(stream, |execution| sent.unsent(stream, execution))?
@@ -216,17 +218,25 @@ impl Runner {
 
     /// Whether another node is alive. When a node is first found to have exited, its child processes are
     /// killed and its sent calls are cached.
-    fn node_status(&self, node: &str) -> NodeStatus {
-        let mut exited = self.0.exited_nodes.lock();
+    async fn node_status(&self, node: &str) -> Result<NodeStatus, Error> {
+        let mut exited = self.0.exited_nodes.lock().await;
         if let Some(sent) = exited.get(node) {
-            return NodeStatus::Exited(sent.clone());
+            return Ok(NodeStatus::Exited(sent.clone()));
         }
-        let status = self.0.node.status_of(node);
+        let other = node.to_owned();
+        // The file has a line for each call of the node's life.
+        let status = store::run_blocking(&self.0, move |inner| {
+            let status = inner.node.status_of(&other);
+            if let NodeStatus::Exited(sent) = &status {
+                sent.kill_children();
+            }
+            Ok::<_, Error>(status)
+        });
+        let status = status.await?;
         if let NodeStatus::Exited(sent) = &status {
-            sent.kill_children();
             exited.insert(node.to_owned(), sent.clone());
         }
-        status
+        Ok(status)
     }
 
     /// Whether the node's lease has not expired, by the database's clock.
@@ -275,7 +285,7 @@ async fn forward_notifications(
             _ = shutdown.changed() => return,
         }
         let position = *positions.borrow_and_update();
-        let read = ledger.on_remote_append(position);
+        let read = ledger.on_remote_append(position).await;
         read_failed = read.is_err();
         if let Err(error) = read {
             tracing::debug!("other processes' appends could not be read: {error}");

@@ -30,7 +30,7 @@ mod value;
 use actbook_engine::id::TenantId;
 
 pub use address::without_password;
-pub use db::{Appender, DatabaseOptions, Db};
+pub use db::{Appender, DatabaseOptions, Db, run_blocking};
 pub use dialect::Dialect;
 pub use error::Error;
 pub use journal::{Appended, Batch, Entry, JournalHead};

@@ -39,7 +39,7 @@ pub async fn spawn_driver(session: &Session, id: &str) -> Result<Child, Error> {
         () = tokio::time::sleep(CLAIM_TIMEOUT) => "the background process does not take it up".to_owned(),
     };
     // A short execution may have been claimed and driven to its end before this process looked.
-    watching.refresh()?;
+    watching.refresh().await?;
     if watching.execution().epoch != before {
         return Ok(child);
     }

@@ -123,7 +123,7 @@ async fn drive(
         tokio::select! {
             status = &mut driving => {
                 let status = status.map_err(|error| Error::Bug(error.to_string()))??;
-                watching.refresh()?;
+                watching.refresh().await?;
                 events.show(session, watching, screen).await?;
                 let settled = is_waiting_or_ended(status) || is_waiting_or_ended(watching.status());
                 return Ok(match (settled, *stop.borrow()) {
@@ -213,7 +213,7 @@ async fn watch_other_driver(
         if Instant::now() >= check_at {
             let found = session.service.executions().find(id).await?;
             if session.service.executions().driver(&found).await?.is_none() {
-                watching.refresh()?;
+                watching.refresh().await?;
                 if !is_waiting_or_ended(watching.status()) {
                     return Err(nobody_drives_error(id));
                 }

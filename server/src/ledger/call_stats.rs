@@ -15,7 +15,7 @@ use super::pending::DRIVER_ACTOR;
 use crate::store::call_stats::{self, ActorRow, CallStats};
 use crate::store::projection::{self, AuthoredEntry};
 use crate::store::projection_cursor::{self, ProjectionCursor};
-use crate::store::{self, Db, Entry, journal, journal_index, payloads};
+use crate::store::{self, Db, Entry, journal, journal_index, payloads, run_blocking};
 
 /// Entries that one transaction covers at most.
 const ROUND_ENTRIES: u64 = 20_000;
@@ -83,11 +83,8 @@ async fn catch_up_round(
 ) -> Result<(), Error> {
     let mut streams = journal::streams_between(tenant, from, to).all(db).await?;
     streams.retain(|stream| *stream != LIBRARY_STREAM);
-    let stats = {
-        let (db, plans, streams) = (db.clone(), plans.clone(), streams.clone());
-        let reading = tokio::task::spawn_blocking(move || stats_of_streams(&db, tenant, &plans, &streams));
-        reading.await.map_err(|stopped| store::Error::Failed(stopped.to_string()))??
-    };
+    let (plans, read) = (plans.clone(), streams.clone());
+    let stats = run_blocking(db, move |db| stats_of_streams(&db, tenant, &plans, &read)).await?;
     Ok(call_stats::replace_streams(db, tenant, (from, to), &streams, &stats).await?)
 }
 

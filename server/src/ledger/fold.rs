@@ -14,7 +14,7 @@ use actbook_engine::standalone_action::{self, StandaloneAction};
 use parking_lot::Mutex;
 
 use super::Error;
-use crate::store::{Db, Entry, journal, payloads, plans};
+use crate::store::{Db, Entry, journal, payloads, plans, run_blocking};
 
 /// The stream that holds the tenant's plans; executions are numbered by positions, which start at 1.
 pub const LIBRARY_STREAM: StreamId = StreamId(0);
@@ -93,6 +93,18 @@ pub(super) fn decode_entry(entry: &Entry) -> Result<RecordedEvent, Error> {
     Ok(RecordedEvent { position: Position(entry.position), at_ms: entry.at, event })
 }
 
+/// Folds an execution from its durable entries, on Tokio's blocking pool: they may be thousands. None as with
+/// `fold_execution`.
+pub async fn load_execution(
+    db: &Db,
+    tenant: TenantId,
+    stream: StreamId,
+    plans: &PlanCache,
+) -> Result<Option<Execution>, Error> {
+    let plans = plans.clone();
+    run_blocking(db, move |db| fold_execution(&db, tenant, stream, &plans)).await
+}
+
 /// Folds an execution from its durable entries. None: no such stream, or it is not an execution's.
 pub fn fold_execution(
     db: &Db,
@@ -145,38 +157,20 @@ pub(super) fn fold_entries(
     Ok(Some(execution))
 }
 
-/// The execution with the entries applied that were appended since its position.
-pub fn catch_up(
-    db: &Db,
-    tenant: TenantId,
-    stream: StreamId,
-    execution: Execution,
-) -> Result<Execution, Error> {
-    entries_since(db, tenant, stream, &execution)?.iter().try_fold(execution, apply_entry)
-}
-
-/// Like `catch_up`, in place; on `Err` the execution is unchanged.
-pub fn catch_up_in_place(
+/// Applies the entries that were appended since the execution's position. On `Err`, and if it is dropped
+/// before it is ready, the execution is unchanged.
+pub async fn catch_up(
     db: &Db,
     tenant: TenantId,
     stream: StreamId,
     execution: &mut Execution,
 ) -> Result<(), Error> {
-    let entries = entries_since(db, tenant, stream, execution)?;
+    let newer = journal::by_stream(db.dialect(), tenant, stream, execution.position.0);
+    let entries = newer.look_up(db).await?;
     if !entries.is_empty() {
         *execution = entries.iter().try_fold(execution.clone(), apply_entry)?;
     }
     Ok(())
-}
-
-/// The stream's entries after the execution's position.
-fn entries_since(
-    db: &Db,
-    tenant: TenantId,
-    stream: StreamId,
-    execution: &Execution,
-) -> Result<Vec<Entry>, Error> {
-    Ok(journal::by_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)?)
 }
 
 /// The execution after one more entry. `Err(Corrupt)`: a version is missing in between.

@@ -52,7 +52,7 @@ pub struct SentCalls {
 }
 
 impl NodeLock {
-    /// Creates and locks a new node file, after removing old ones.
+    /// Creates and locks a new node file, after removing old ones. Blocks.
     pub fn acquire(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         remove_old_files(folder);
@@ -87,7 +87,8 @@ impl NodeLock {
         &self.host
     }
 
-    /// Writes a line that the call is about to be sent: one write, no sync. On `Err` it must not be sent.
+    /// Writes a line that the call is about to be sent: one write, no sync, so short enough for an async
+    /// thread. On `Err` it must not be sent.
     pub fn record_sending(
         &self,
         stream: StreamId,
@@ -108,7 +109,7 @@ impl NodeLock {
         self.keep_file.store(true, Ordering::Relaxed);
     }
 
-    /// Reads and tries to lock another node's file.
+    /// Reads and tries to lock another node's file. Blocks: the file may be long.
     pub fn status_of(&self, other: &str) -> NodeStatus {
         let Ok(mut file) = open_node_file(&self.folder, other) else { return NodeStatus::Undetermined };
         if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
@@ -124,7 +125,8 @@ impl NodeLock {
     }
 }
 
-/// Whether the process of a node has certainly exited: its file is in the folder and not locked.
+/// Whether the process of a node has certainly exited: its file is in the folder and not locked. Short enough
+/// for an async thread: opens a local file, and reads nothing.
 pub fn node_has_exited(folder: &Path, node: &str) -> bool {
     let opened = open_node_file(folder, node);
     opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())

@@ -96,7 +96,7 @@ impl Executions<'_> {
 
     /// The item of one execution; its view, open questions and note count only if `with_view`.
     async fn agenda_item(self, row: &executions::ExecutionRow, with_view: bool) -> Result<AgendaItem, Error> {
-        let execution = self.fold(row.id)?;
+        let execution = self.fold(row.id).await?;
         let here = self.toolset_digest(&execution.plan) == execution.toolset;
         let view = if with_view { Some(self.render(&execution).await?) } else { None };
         let waiting = view.as_ref().map(|view| view.waiting.clone()).unwrap_or_default();

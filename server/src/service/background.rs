@@ -128,7 +128,7 @@ impl BackgroundDriver {
     /// Claims and drives every orphaned execution with this process's toolset; returns how many it took over.
     pub async fn take_over_orphaned(&self) -> Result<usize, Error> {
         let orphaned = self.find_orphaned().await?;
-        self.0.service.ledger.prefetch(&orphaned)?;
+        self.0.service.ledger.prefetch(orphaned.clone()).await?;
         let mut claims = tokio::task::JoinSet::new();
         for stream in orphaned {
             let background = self.clone();

@@ -247,34 +247,36 @@ impl Executions<'_> {
 
     /// The view of the execution of `stream`.
     pub(super) async fn view_stream(self, stream: StreamId) -> Result<ExecutionView, Error> {
-        let execution = self.fold(stream)?;
+        let execution = self.fold(stream).await?;
         self.render_live(stream, &execution).await
     }
 
     /// The state of an execution, by id or a unique prefix of it.
     pub(super) async fn load(self, id: &str) -> Result<Execution, Error> {
-        self.fold(self.find(id).await?.stream)
+        self.fold(self.find(id).await?.stream).await
     }
 
-    /// The state of an execution, folded from the journal up to now. Blocks for the read of its newest entries.
-    pub(super) fn fold(self, stream: StreamId) -> Result<Execution, Error> {
-        let folded = match self.0.ledger.cached_execution(stream) {
-            Some(execution) => Some(ledger::catch_up(&self.0.db, self.0.tenant, stream, execution)?),
-            None => ledger::fold_execution(&self.0.db, self.0.tenant, stream, &self.0.plan_cache)?,
-        };
+    /// The state of an execution, folded from the journal up to now.
+    pub(super) async fn fold(self, stream: StreamId) -> Result<Execution, Error> {
+        let (db, tenant) = (&self.0.db, self.0.tenant);
+        if let Some(mut execution) = self.0.ledger.cached_execution(stream) {
+            ledger::catch_up(db, tenant, stream, &mut execution).await?;
+            return Ok(execution);
+        }
+        let folded = ledger::load_execution(db, tenant, stream, &self.0.plan_cache).await?;
         Ok(folded.ok_or(Refusal::NoSuchExecution)?)
     }
 
     /// Watches an execution from its current state on.
     pub async fn watch(self, id: &str) -> Result<ExecutionWatcher, Error> {
-        self.watch_stream(self.find(id).await?.stream)
+        self.watch_stream(self.find(id).await?.stream).await
     }
 
     /// Watches the execution of `stream`.
-    pub(super) fn watch_stream(self, stream: StreamId) -> Result<ExecutionWatcher, Error> {
+    pub(super) async fn watch_stream(self, stream: StreamId) -> Result<ExecutionWatcher, Error> {
         let listening = self.0.notifier.listen_remote()?;
         let notifications = self.0.notifier.subscribe();
-        let execution = self.fold(stream)?;
+        let execution = self.fold(stream).await?;
         Ok(ExecutionWatcher {
             service: self.0.clone(),
             stream,
@@ -291,7 +293,7 @@ impl Executions<'_> {
             self.adopt(caller, id).await?;
         }
         let found = self.find(id).await?;
-        let toolset = self.toolset_digest(&self.fold(found.stream)?.plan);
+        let toolset = self.toolset_digest(&self.fold(found.stream).await?.plan);
         match self.0.runner().await?.claim(found.stream, toolset).await? {
             ClaimResult::Claimed(progress) => Ok(Some(*progress)),
             ClaimResult::DrivenElsewhere | ClaimResult::Ended => Ok(None),
@@ -321,7 +323,7 @@ impl Executions<'_> {
     /// here.
     pub async fn adopt(self, caller: &Caller, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
-        let plan = self.fold(found.stream)?.plan.clone();
+        let plan = self.fold(found.stream).await?.plan.clone();
         let servers = named_tools(&plan).into_iter().filter_map(|(_, tool)| tool.split_once('/'));
         if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.0.tools.has_server(server)) {
             return Err(Error::ServerNotConfigured { server: missing.to_owned() });
@@ -338,7 +340,7 @@ impl Executions<'_> {
     /// execution, and its toolset is another one than this process's.
     pub async fn require_drivable(self, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
-        let execution = self.fold(found.stream)?;
+        let execution = self.fold(found.stream).await?;
         if self.driver(&found).await?.is_some() || self.toolset_digest(&execution.plan) == execution.toolset {
             return Ok(());
         }
@@ -496,10 +498,14 @@ impl ExecutionWatcher {
     pub async fn wait_for_change(&mut self) -> Result<(), Error> {
         loop {
             let before = self.execution().version;
-            if self.journal_head.changed().await.is_err() {
+            let mut journal_head = self.journal_head.clone();
+            if journal_head.changed().await.is_err() {
                 return Err(Error::Closed(ClosedPart::Journal));
             }
-            self.refresh()?;
+            let refreshed = self.refresh().await;
+            // Only now: if this future is dropped while it reads, the next one must see the change again.
+            self.journal_head = journal_head;
+            refreshed?;
             if self.execution().version > before {
                 return Ok(());
             }
@@ -507,9 +513,9 @@ impl ExecutionWatcher {
     }
 
     /// Applies the entries that were appended since the last refresh.
-    pub fn refresh(&mut self) -> Result<(), Error> {
+    pub async fn refresh(&mut self) -> Result<(), Error> {
         let Self { service, stream, execution, .. } = self;
-        Ok(ledger::catch_up_in_place(&service.db, service.tenant, *stream, execution)?)
+        Ok(ledger::catch_up(&service.db, service.tenant, *stream, execution).await?)
     }
 }
 

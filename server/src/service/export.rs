@@ -128,7 +128,8 @@ pub(super) async fn write_export(
     to: &mut (dyn Write + Send),
 ) -> Result<ExportReport, Error> {
     let plans = ledger::PlanCache::default();
-    let execution = ledger::fold_execution(db, tenant, stream, &plans)?.ok_or(Refusal::NoSuchExecution)?;
+    let execution =
+        ledger::load_execution(db, tenant, stream, &plans).await?.ok_or(Refusal::NoSuchExecution)?;
     let (after, through) = (stream.0 - 1, execution.position.0);
     let hash_at = |entry: Option<Entry>| entry.map_or(GENESIS, |entry| entry.hash);
     let header = ExportHeader {

@@ -12,7 +12,7 @@ pub use super::verify::{VerifyFailure, VerifyReport};
 use crate::caller::Caller;
 use crate::error::{Corruption, Error, JournalTask};
 use crate::ledger::{self, EraseActionRequest, EraseNoteRequest};
-use crate::store::{executions, journal, notes, requests};
+use crate::store::{executions, journal, notes, requests, run_blocking};
 
 /// What `cleanup` erased, or would erase in a dry run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -64,13 +64,8 @@ impl Journal<'_> {
 
     /// Rebuilds the projections from the journal; returns how many rows there are.
     pub async fn rebuild(self) -> Result<usize, Error> {
-        let (db, tenant) = (self.0.db.clone(), self.0.tenant);
-        let rebuilding = tokio::task::spawn_blocking(move || ledger::rebuild(&db, tenant));
-        let aborted = |error: tokio::task::JoinError| Error::Aborted {
-            task: JournalTask::Rebuild,
-            why: error.to_string(),
-        };
-        Ok(rebuilding.await.map_err(aborted)??)
+        let tenant = self.0.tenant;
+        Ok(run_blocking(&self.0.db, move |db| ledger::rebuild(&db, tenant)).await?)
     }
 
     /// Copies the database into `file`.
@@ -149,7 +144,7 @@ impl Journal<'_> {
 
     /// Erases one execution's payloads; false if that was done before or must not be done yet.
     async fn erase_execution(self, caller: &Caller, stream: StreamId, dry_run: bool) -> Result<bool, Error> {
-        let execution = self.0.executions().fold(stream)?;
+        let execution = self.0.executions().fold(stream).await?;
         // An undo that waits for approval needs the arguments.
         if execution.erased || execution.awaits_undo_approval() {
             return Ok(false);

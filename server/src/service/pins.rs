@@ -86,7 +86,7 @@ impl ToolCatalog<'_> {
         step: &str,
     ) -> Result<(), Error> {
         let stream = self.0.executions().find(id).await?.stream;
-        let execution = self.0.executions().fold(stream)?;
+        let execution = self.0.executions().fold(stream).await?;
         let tool = execution.plan.find_step(step).and_then(|no| execution.plan.step(no).tool());
         let Some((tool, pin)) = tool.and_then(|tool| Some((tool, execution.tool_policies.get(tool)?.pin?)))
         else {

@@ -65,7 +65,7 @@ impl Executions<'_> {
         medium: QuestionMedium,
     ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
         let found = self.find(id).await?;
-        let execution = self.fold(found.stream)?;
+        let execution = self.fold(found.stream).await?;
         let view = self.render_live(found.stream, &execution).await?;
         if view.waiting.is_empty() {
             return Ok((view, Vec::new()));

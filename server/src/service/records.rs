@@ -206,7 +206,7 @@ impl Executions<'_> {
         if !is_driven {
             return Ok(());
         }
-        let mut watcher = self.watch_stream(stream)?;
+        let mut watcher = self.watch_stream(stream).await?;
         let idle = async {
             while watcher.execution().has_next_action(self.0.ledger.clock().now_ms()) {
                 watcher.wait_for_change().await?;

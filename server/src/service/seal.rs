@@ -15,7 +15,7 @@ const KEY_FILE: &str = "door.key";
 
 impl Service {
     /// Reads the key, and creates it on first use. It is the same for every process of this account on this
-    /// machine.
+    /// machine. Blocks for a file of 32 bytes: for the start of a process.
     pub fn seal_key(&self) -> Result<[u8; KEY_BYTES], Error> {
         let file = crate::folders::data_folder().join(KEY_FILE);
         let failed = |error: std::io::Error| Error::KeyFile { file: file.clone(), error };

@@ -96,7 +96,7 @@ impl Executions<'_> {
     /// The detail view of one step, by execution id and step id.
     pub async fn step(self, id: &str, step: &str) -> Result<StepDetail, Error> {
         let found = self.find(id).await?;
-        let execution = self.fold(found.stream)?;
+        let execution = self.fold(found.stream).await?;
         let Some(no) = execution.plan.find_step(step) else { return Err(no_such_step(&execution, step)) };
         let view = self.render_live(found.stream, &execution).await?;
         let values = self.load_step_values(&execution, no).await?;

@@ -278,7 +278,7 @@ impl Tasks<'_> {
         let Some(row) = row else {
             return Ok(PlanProgress { execution: None, steps: Vec::new(), saved_plan: planned });
         };
-        let execution = self.0.executions().fold(row.id)?;
+        let execution = self.0.executions().fold(row.id).await?;
         let steps = execution.plan.steps.iter().zip(&execution.steps);
         let steps = steps.map(|(spec, state)| (spec.id.to_string(), state.status())).collect();
         Ok(PlanProgress { execution: Some(row.public_id), steps, saved_plan: planned })

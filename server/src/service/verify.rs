@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::error::{Error, JournalTask};
 use crate::ledger::{self, RowDifference};
-use crate::store::{self, Db, Entry, journal, payloads};
+use crate::store::{self, Db, Entry, journal, payloads, run_blocking};
 
 /// How many entries are read before their payloads are read.
 const CHUNK_ENTRIES: u64 = 10_000;
@@ -155,11 +155,7 @@ pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyRe
 /// Compares the list of executions with the journal. Some: the first row that differs, at the position where
 /// its execution begins. The journal itself is whole then.
 async fn verify_list(db: &Db, tenant: TenantId) -> Result<Option<VerifyFailure>, Error> {
-    let db = db.clone();
-    let comparing = tokio::task::spawn_blocking(move || ledger::find_row_difference(&db, tenant));
-    let aborted =
-        |error: tokio::task::JoinError| Error::Aborted { task: JournalTask::Verify, why: error.to_string() };
-    let difference = comparing.await.map_err(aborted)??;
+    let difference = run_blocking(db, move |db| ledger::find_row_difference(&db, tenant)).await?;
     Ok(difference.map(|difference| VerifyFailure {
         position: difference.stream.0,
         why: format!(

@@ -323,13 +323,13 @@ fn single_result(mut results: Vec<Vec<Row>>) -> Vec<Row> {
 
 /// Runs blocking `work` with a clone of `shared` on Tokio's blocking pool. A panic of `work` becomes
 /// `Error::Failed`.
-async fn run_blocking<S: Clone + Send + 'static, T: Send + 'static>(
+pub async fn run_blocking<S: Clone + Send + 'static, T: Send + 'static, E: From<Error> + Send + 'static>(
     shared: &S,
-    work: impl FnOnce(S) -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
+    work: impl FnOnce(S) -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
     let shared = shared.clone();
     match tokio::task::spawn_blocking(move || work(shared)).await {
         Ok(result) => result,
-        Err(panicked) => Err(Error::Failed(panicked.to_string())),
+        Err(panicked) => Err(Error::Failed(panicked.to_string()).into()),
     }
 }

@@ -54,6 +54,7 @@ impl ProcessIdentity {
         Self::from_pid(std::process::id())
     }
 
+    /// Short enough for an async thread: the kernel answers from memory.
     fn from_pid(pid: u32) -> Self {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         Self { pid, start_time: start_time(&stat).unwrap_or(0) }
@@ -129,7 +130,10 @@ fn spawn_group(
         GROUP_LEADERS.lock().remove(&pid);
         if let Some(mark) = server_mark {
             orphan_reaper::unregister(pid);
-            kill_by_variable(SERVER_VARIABLE, &mark);
+            let killed = tokio::task::spawn_blocking(move || kill_by_variable(SERVER_VARIABLE, &mark)).await;
+            if let Err(error) = killed {
+                tracing::warn!("processes that left a server's group may still run: {error}");
+            }
         }
         status_sender.send_replace(Some(status.unwrap_or_else(|_| unknown_exit_status())));
     });
@@ -361,7 +365,8 @@ impl ProcessIdentity {
     }
 }
 
-/// Kills the group of every process that has `variable=value` in its environment.
+/// Kills the group of every process that has `variable=value` in its environment. Blocks: it reads a file for
+/// each process of the machine.
 fn kill_by_variable(variable: &str, value: &str) {
     let mark = format!("{variable}={value}");
     kill_groups_where(|variable| variable == mark.as_bytes());

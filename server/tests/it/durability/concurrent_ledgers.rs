@@ -78,7 +78,7 @@ fn remote_append_during_outage_wakes_the_waiter() {
         far.service.executions().pause(&far.caller, other.id.as_str(), None).await.unwrap();
         proxy.restore();
         near.command(&actor, stream, Command::Resume).await.unwrap();
-        near.on_remote_append(head(&scratch.db).position).unwrap();
+        near.on_remote_append(head(&scratch.db).position).await.unwrap();
         tokio::time::timeout(Duration::from_secs(60), waiting.notified()).await.expect("the waiter is woken");
     });
 }
