@@ -136,6 +136,10 @@ string_enum!(
     ActingDecision { Stop = "stop", Continue = "continue" }
 );
 string_enum!(
+    /// What an execution waits for a person to give.
+    WaitKind { Approval = "approval", Decision = "decision" }
+);
+string_enum!(
     /// The progress of a task.
     TaskStatus {
         Open = "open",

@@ -10,6 +10,7 @@ use actbook::config::Config;
 use actbook::service::{BackgroundDriver, Service};
 use actbook::store::DatabaseOptions;
 use actbook::tools::{CallOutcome, Tools};
+use actbook_engine::policy::ExecutionStatus;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -154,7 +155,8 @@ async fn resume_after_kill(url: &str, executions: usize) -> anyhow::Result<Value
     }
     let ms = start.elapsed().as_secs_f64() * 1000.0;
     // The next round counts its own executions only, so these must end first.
-    let running = actbook::service::ExecutionFilter { status: Some("running".into()), ..Default::default() };
+    let running =
+        actbook::service::ExecutionFilter { status: Some(ExecutionStatus::Running), ..Default::default() };
     while !service.executions().list(&running, 1).await?.is_empty() {
         tokio::task::yield_now().await;
     }

@@ -44,12 +44,12 @@ async fn execution_filter(
         None => None,
     };
     Ok(ExecutionFilter {
-        status: args.status.map(|status| status.to_string()),
+        status: args.status,
         plan: args.plan,
         task: args.task,
         project: args.project,
         actor: args.actor,
-        category: args.category.map(|category| category.to_string()),
+        category: args.category,
         since: args.since,
         until: args.until,
         words: args.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
@@ -74,7 +74,7 @@ fn print_waiting(output: &Output, waiting: &WaitingExecutions) {
 
 /// The table row of one execution.
 fn table_row(row: &ExecutionSummary) -> Vec<Cell> {
-    let style = row.status.parse().map(status_style::execution_style).unwrap_or(QUIET);
+    let style = status_style::execution_style(row.status);
     let undo_waits = format!("{}, undo waits", row.status);
     let (status, style) = match (row.stopped, row.undo_waits) {
         (true, _) => ("stopped", ATTENTION),

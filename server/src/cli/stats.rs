@@ -156,7 +156,7 @@ impl StatsPage<'_> {
                 0 => String::new(),
                 unknown => format!("{unknown} of them unknown"),
             };
-            let mut row = vec![cell(&failure.category), cell(count.to_string())];
+            let mut row = vec![cell(failure.category.as_str()), cell(count.to_string())];
             if self.charts {
                 row.push(styled_cell(BAD, bar(count, most, BAR_WIDTH)));
             }
@@ -183,7 +183,8 @@ impl StatsPage<'_> {
                 Some(since) => styled_cell(ATTENTION, format!("{open}, the first since {since}")),
                 None => cell("0"),
             };
-            let mut row = vec![cell(r#for), cell(answered.to_string()), cell(times::elapsed_text(*total_ms))];
+            let mut row =
+                vec![cell(r#for.as_str()), cell(answered.to_string()), cell(times::elapsed_text(*total_ms))];
             row.extend(percentile_cells(took));
             row.push(open);
             table.push_row(row);

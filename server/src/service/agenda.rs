@@ -63,8 +63,7 @@ impl Executions<'_> {
         let mut items = Vec::new();
         let mut more = BTreeMap::new();
         for status in OPEN_STATUSES {
-            let filter =
-                executions::ExecutionFilter { status: Some(status.to_string()), ..Default::default() };
+            let filter = executions::ExecutionFilter { status: Some(status), ..Default::default() };
             let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, COUNTED_MAX)
                 .all(&self.0.db)
                 .await?;
@@ -101,7 +100,7 @@ impl Executions<'_> {
         let view = if with_view { Some(self.render(&execution).await?) } else { None };
         let waiting = view.as_ref().map(|view| view.waiting.clone()).unwrap_or_default();
         let notes = if with_view { self.count_notes(&execution.id).await? } else { 0 };
-        let row = ExecutionSummary::of(row, &self.plan_digest(row).await?);
+        let row = ExecutionSummary::of(row, &self.plan_digest(row).await?)?;
         Ok(AgendaItem { row, here, waiting, notes, view })
     }
 

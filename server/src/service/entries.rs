@@ -56,12 +56,12 @@ pub struct JournalFilter {
     pub plan: Option<String>,
     pub task: Option<String>,
     /// Entries of executions that have this status now.
-    pub status: Option<String>,
+    pub status: Option<ExecutionStatus>,
     /// A kind with or without its version, or a prefix of one or more kinds.
     pub kind: Option<String>,
     /// An actor; a name without a colon means a person.
     pub actor: Option<String>,
-    pub category: Option<String>,
+    pub category: Option<ErrorCategory>,
     /// In milliseconds since 1970, as `until`.
     pub since: Option<i64>,
     pub until: Option<i64>,
@@ -143,16 +143,15 @@ impl Journal<'_> {
         self,
         filter: &JournalFilter,
     ) -> Result<Option<(journal::EntryFilter, Option<String>)>, Error> {
-        check_filter_terms(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
+        check_word_count(&filter.words)?;
         let stream = match &filter.execution {
             Some(id) => Some(self.0.executions().find(id).await?.stream),
             None => None,
         };
         let (mut after, mut plan_name) = (filter.after, None);
         if filter.plan.is_some() || filter.task.is_some() || filter.status.is_some() {
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            let (plan, task, status) = (text(&filter.plan), text(&filter.task), text(&filter.status));
-            let oldest = executions::oldest(self.0.tenant, self.0.boundary(), &plan, &task, &status);
+            let (plan, task) = (filter.plan.as_deref(), filter.task.as_deref());
+            let oldest = executions::oldest(self.0.tenant, self.0.boundary(), plan, task, filter.status);
             let oldest = oldest.first(&self.0.db).await?;
             let Some(oldest) = oldest else { return Ok(None) };
             // An execution's stream is the position of its first entry.
@@ -167,11 +166,11 @@ impl Journal<'_> {
             actor: filter.actor.as_deref().map(qualify_actor),
             since: filter.since,
             until: filter.until,
-            category: filter.category.clone(),
+            category: filter.category,
             words: filter.words.clone(),
             plan: filter.plan.clone(),
             task: filter.task.clone(),
-            status: filter.status.clone(),
+            status: filter.status,
             after,
             through: None,
         };
@@ -306,7 +305,7 @@ fn index_filter(filter: &journal::EntryFilter, plan: Option<String>) -> Option<j
         actor: filter.actor.clone(),
         plan,
         task: filter.task.clone(),
-        category: filter.category.clone(),
+        category: filter.category,
         since: filter.since,
         until: filter.until,
     };
@@ -338,19 +337,12 @@ fn merge_adjacent(segments: &[u64]) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Refuses too many words and an unknown status or category, which would silently match nothing.
-pub(super) fn check_filter_terms(
-    words: &[String],
-    status: Option<&str>,
-    category: Option<&str>,
-) -> Result<(), Error> {
+/// Refuses more words than one search can have.
+pub(super) fn check_word_count(words: &[String]) -> Result<(), Error> {
     if words.len() > journal::WORDS_MAX {
         return Err(crate::store::Error::TooManyWords { limit: journal::WORDS_MAX }.into());
     }
-    let status = status.map_or(Ok(()), |word| word.parse::<ExecutionStatus>().map(drop));
-    status.map_err(Error::NoSuchStatus)?;
-    let category = category.map_or(Ok(()), |word| word.parse::<ErrorCategory>().map(drop));
-    category.map_err(Error::NoSuchCategory)
+    Ok(())
 }
 
 /// An actor as the journal writes it: a name without a colon becomes `person:NAME`.

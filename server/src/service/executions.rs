@@ -18,9 +18,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Service;
-use super::entries::{check_filter_terms, qualify_actor};
+use super::entries::{check_word_count, qualify_actor};
 use super::plans::named_tools;
-use super::view::{ExecutionSummary, ExecutionView, StepProgress, last_started_at_ms};
+use super::view::{ExecutionSummary, ExecutionView, StepProgress, last_started_at_ms, parse_status};
 use crate::caller::Caller;
 use crate::error::{Ambiguity, ClosedPart, Corruption, DocumentKind, Error, SecretProblem};
 use crate::ledger::{self, DriveState, KeyedReply, StartRequest};
@@ -128,7 +128,7 @@ impl Executions<'_> {
             store::PrefixMatch::One(row) => Ok(FoundExecution {
                 id: ExecutionId::new(row.public_id.as_str()),
                 stream: row.id,
-                status: row.status.parse().map_err(|error| Error::Corrupt(Corruption::Row(error)))?,
+                status: parse_status(&row)?,
                 node: row.node,
             }),
             store::PrefixMatch::Several => {
@@ -144,7 +144,7 @@ impl Executions<'_> {
         filter: &executions::ExecutionFilter,
         limit: u64,
     ) -> Result<Vec<ExecutionSummary>, Error> {
-        check_filter_terms(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
+        check_word_count(&filter.words)?;
         if filter.actor.is_some() || filter.category.is_some() {
             ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
         }
@@ -157,10 +157,10 @@ impl Executions<'_> {
                 vacant.insert(self.plan_digest(row).await?);
             }
         }
-        let mut shown: Vec<ExecutionSummary> = rows
+        let mut shown = rows
             .iter()
             .map(|row| ExecutionSummary::of(row, &digests[&(row.plan.as_str(), row.plan_version)]))
-            .collect();
+            .collect::<Result<Vec<ExecutionSummary>, Error>>()?;
         self.mark_stopped(&rows, &mut shown).await?;
         Ok(shown)
     }
@@ -174,13 +174,12 @@ impl Executions<'_> {
             ExecutionStatus::Running,
             ExecutionStatus::Compensating,
         ] {
-            if filter.status.as_ref().is_some_and(|wanted| wanted != status.as_str()) {
+            if filter.status.is_some_and(|wanted| wanted != status) {
                 continue;
             }
-            let (actor, status_filter) =
-                (filter.actor.as_deref().map(qualify_actor), Some(status.to_string()));
+            let actor = filter.actor.as_deref().map(qualify_actor);
             let filter =
-                executions::ExecutionFilter { status: status_filter, actor, before: None, ..filter.clone() };
+                executions::ExecutionFilter { status: Some(status), actor, before: None, ..filter.clone() };
             let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, WAITING_COUNTED_MAX)
                 .all(&self.0.db)
                 .await?;
@@ -304,8 +303,7 @@ impl Executions<'_> {
     pub async fn list_orphaned(self) -> Result<Vec<String>, Error> {
         let mut orphaned = Vec::new();
         for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {
-            let filter =
-                executions::ExecutionFilter { status: Some(status.to_string()), ..Default::default() };
+            let filter = executions::ExecutionFilter { status: Some(status), ..Default::default() };
             for row in executions::list(self.0.tenant, self.0.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
                 .all(&self.0.db)
                 .await?
@@ -538,7 +536,7 @@ fn passes_filter(row: &executions::ExecutionRow, filter: &executions::ExecutionF
     let text = text.to_lowercase();
     actor.is_none()
         && category.is_none()
-        && status.as_ref().is_none_or(|status| *status == row.status)
+        && status.is_none_or(|status| status.as_str() == row.status)
         && plan.as_ref().is_none_or(|plan| *plan == row.plan || *plan == row.plan_name)
         && task.as_ref().is_none_or(|task| Some(task) == row.task.as_ref())
         && project.as_ref().is_none_or(|project| Some(project) == row.project.as_ref())

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use actbook_engine::policy::{EndStatus, ErrorCategory, WaitKind};
 use serde::Serialize;
 
 use super::journal::Journal;
@@ -118,7 +119,7 @@ pub struct ToolFigures {
 /// How many steps ended failed or unknown with one category.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailureFigures {
-    pub category: String,
+    pub category: ErrorCategory,
     pub failed: u64,
     pub unknown: u64,
 }
@@ -133,10 +134,10 @@ pub struct RetryFigures {
     pub succeeded: u64,
 }
 
-/// Counts and durations of waiting for people, of one kind of question: `approval` or `decision`.
+/// Counts and durations of waiting for people, of one kind of question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitFigures {
-    pub r#for: String,
+    pub r#for: WaitKind,
     pub answered: u64,
     pub open: u64,
     /// Time until the answer, summed over the answered questions.
@@ -223,9 +224,9 @@ impl Journal<'_> {
             *by_status.entry(began.status.clone()).or_default() += began.executions;
             last.by_status.insert(began.status, began.executions);
         }
-        let count = |status: &str| by_status.get(status).copied().unwrap_or(0);
-        let ended = ["succeeded", "failed", "cancelled", "compensated"].map(count).iter().sum();
-        let success_rate = ratio(count("succeeded"), ended);
+        let count = |status: EndStatus| by_status.get(status.as_str()).copied().unwrap_or(0);
+        let ended = EndStatus::ALL.iter().copied().map(count).sum();
+        let success_rate = ratio(count(EndStatus::Succeeded), ended);
         Ok(ExecutionFigures { total: by_status.values().sum(), by_status, success_rate, every, over_time })
     }
 
@@ -263,7 +264,7 @@ impl Journal<'_> {
         let waits = figures::wait_counts(self.0.tenant, filter).all(&self.0.db).await?.into_iter();
         Ok(waits
             .map(|count| WaitFigures {
-                took: took.get(&count.kind).copied().unwrap_or_default(),
+                took: took.get(count.kind.as_str()).copied().unwrap_or_default(),
                 r#for: count.kind,
                 answered: count.answered,
                 open: count.open,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use actbook_engine::policy::{ErrorCategory, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -36,8 +37,8 @@ pub struct ToolCallStats {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastError {
     pub at: String,
-    pub outcome: String,
-    pub category: Option<String>,
+    pub outcome: Outcome,
+    pub category: Option<ErrorCategory>,
     /// The tool's error message. `None`: there was none, or `cleanup` erased it.
     pub message: Option<String>,
     #[serde(skip)]
@@ -117,12 +118,12 @@ impl Journal<'_> {
 impl ToolCallStats {
     /// Adds the calls of one row.
     fn add_calls(&mut self, count: &figures::CallCount) {
-        let category = count.category.as_deref().unwrap_or(NO_CATEGORY).to_owned();
+        let category = count.category.map_or(NO_CATEGORY, ErrorCategory::as_str).to_owned();
         self.calls += count.calls;
-        match count.outcome.as_str() {
-            "succeeded" => self.succeeded += count.calls,
-            "failed" => *self.failed.entry(category).or_default() += count.calls,
-            _ => *self.unknown.entry(category).or_default() += count.calls,
+        match count.outcome {
+            Outcome::Succeeded => self.succeeded += count.calls,
+            Outcome::Failed => *self.failed.entry(category).or_default() += count.calls,
+            Outcome::Unknown => *self.unknown.entry(category).or_default() += count.calls,
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
 use actbook_engine::plan::{Plan, Step, StepWork, duration_text};
-use actbook_engine::policy::StepStatus;
+use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use actbook_engine::refusal::Refusal;
 use actbook_engine::task::{self, TaskStatus};
 use serde::Serialize;
@@ -238,11 +238,8 @@ impl Tasks<'_> {
         row: &tasks::TaskRow,
         loaded: &mut Vec<(String, PlanProgress)>,
     ) -> Result<Option<DerivedTaskStatus>, Error> {
-        let (Some(plan), Some(step), false) =
-            (&row.plan, &row.step, row.status == "done" || row.status == "cancelled")
-        else {
-            return Ok(None);
-        };
+        let is_final = row.status.parse().is_ok_and(is_final);
+        let (Some(plan), Some(step), false) = (&row.plan, &row.step, is_final) else { return Ok(None) };
         let known = loaded.iter().position(|(known, _)| known == plan);
         let index = match known {
             Some(index) => index,
@@ -290,9 +287,13 @@ impl Tasks<'_> {
         let within = self.0.boundary().or(row.project.as_deref());
         let rows =
             executions::list(self.0.tenant, within, &filter, STATUS_EXECUTIONS_MAX).all(&self.0.db).await?;
-        let first = |statuses: &[&str]| rows.iter().find(|row| statuses.contains(&row.status.as_str()));
-        let blocked = first(&["blocked"]).map(|row| (TaskStatus::Blocked, row));
-        let active = first(&["running", "paused", "compensating"]).map(|row| (TaskStatus::InProgress, row));
+        let first = |statuses: &[ExecutionStatus]| {
+            rows.iter().find(|row| statuses.iter().any(|status| row.status == status.as_str()))
+        };
+        let blocked = first(&[ExecutionStatus::Blocked]).map(|row| (TaskStatus::Blocked, row));
+        let active =
+            first(&[ExecutionStatus::Running, ExecutionStatus::Paused, ExecutionStatus::Compensating])
+                .map(|row| (TaskStatus::InProgress, row));
         Ok(blocked.or(active).map(|(status, row)| (status, Some(row.public_id.clone()))))
     }
 

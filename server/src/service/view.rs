@@ -153,7 +153,7 @@ pub struct ErrorView {
 #[derive(Clone, Debug, Serialize)]
 pub struct ExecutionSummary {
     pub id: String,
-    pub status: String,
+    pub status: ExecutionStatus,
     pub plan: PlanRefView,
     pub task: Option<String>,
     pub project: Option<String>,
@@ -188,10 +188,10 @@ pub fn format_time(at_ms: i64) -> String {
 }
 
 impl ExecutionSummary {
-    pub(super) fn of(row: &executions::ExecutionRow, digest: &str) -> Self {
-        Self {
+    pub(super) fn of(row: &executions::ExecutionRow, digest: &str) -> Result<Self, Error> {
+        Ok(Self {
             id: row.public_id.clone(),
-            status: row.status.clone(),
+            status: parse_status(row)?,
             plan: PlanRefView {
                 id: row.plan.clone(),
                 name: row.plan_name.clone(),
@@ -205,8 +205,13 @@ impl ExecutionSummary {
             stopped: false,
             undo_waits: row.wake_at == Some(executions::WAITS_AFTER_END),
             stream: row.id,
-        }
+        })
     }
+}
+
+/// The status in an execution's row. `Err`: the row was forged or damaged.
+pub(super) fn parse_status(row: &executions::ExecutionRow) -> Result<ExecutionStatus, Error> {
+    row.status.parse().map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))
 }
 
 impl PlanView {

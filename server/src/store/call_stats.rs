@@ -3,6 +3,7 @@
 //! tool or an agent.
 
 use actbook_engine::id::{StreamId, TenantId};
+use actbook_engine::policy::{ErrorCategory, Outcome, WaitKind};
 
 use super::calls::{self, CallRow};
 use super::projection_cursor::{self, ProjectionCursor};
@@ -24,8 +25,8 @@ pub struct TroubleRow {
     pub stream: StreamId,
     pub position: u64,
     pub step: String,
-    pub outcome: &'static str,
-    pub category: &'static str,
+    pub outcome: Outcome,
+    pub category: ErrorCategory,
     pub at: i64,
 }
 
@@ -41,22 +42,6 @@ pub struct WaitRow {
     pub took_ms: Option<i64>,
 }
 
-/// What people are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitKind {
-    Approval,
-    Decision,
-}
-
-impl WaitKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            WaitKind::Approval => "approval",
-            WaitKind::Decision => "decision",
-        }
-    }
-}
-
 /// An agent's confidence that a step will succeed, with the step's outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRow {
@@ -66,7 +51,7 @@ pub struct ClaimRow {
     /// In millionths.
     pub confidence: i64,
     /// None while no attempt has ended.
-    pub outcome: Option<&'static str>,
+    pub outcome: Option<Outcome>,
     pub at: i64,
 }
 
@@ -108,8 +93,8 @@ fn insert_trouble(tenant: TenantId, trouble: &TroubleRow) -> Statement {
             trouble.stream.into(),
             trouble.position.into(),
             trouble.step.as_str().into(),
-            trouble.outcome.into(),
-            trouble.category.into(),
+            trouble.outcome.as_str().into(),
+            trouble.category.as_str().into(),
             trouble.at.into(),
         ],
     )
@@ -141,7 +126,7 @@ fn insert_claim(tenant: TenantId, claim: &ClaimRow) -> Statement {
             claim.position.into(),
             claim.step.as_str().into(),
             claim.confidence.into(),
-            claim.outcome.into(),
+            claim.outcome.map(Outcome::as_str).into(),
             claim.at.into(),
         ],
     )

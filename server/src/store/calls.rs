@@ -2,6 +2,7 @@
 //! tool returned, only the position of its payload.
 
 use actbook_engine::id::{StreamId, TenantId};
+use actbook_engine::policy::{ErrorCategory, Outcome};
 
 use super::Statement;
 
@@ -22,8 +23,8 @@ pub struct CallRow {
     pub started_at: i64,
     /// None while the call runs, or if the time of its end is unknown.
     pub took_ms: Option<i64>,
-    pub outcome: Option<&'static str>,
-    pub category: Option<&'static str>,
+    pub outcome: Option<Outcome>,
+    pub category: Option<ErrorCategory>,
     /// False: the call is known not to have left this process.
     pub sent: bool,
     /// Position of the payload with the error text; None after a success or without a text.
@@ -50,8 +51,8 @@ pub fn insert(tenant: TenantId, call: &CallRow) -> Statement {
             call.agent.into(),
             call.started_at.into(),
             call.took_ms.into(),
-            call.outcome.into(),
-            call.category.into(),
+            call.outcome.map(Outcome::as_str).into(),
+            call.category.map(ErrorCategory::as_str).into(),
             call.sent.into(),
             call.error_position.into(),
         ],

@@ -2,6 +2,7 @@
 //! due work. The view of a single execution is rendered from its fold, not from here.
 
 use actbook_engine::id::{StreamId, TenantId};
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 
 use super::journal::like_patterns;
 use super::select::prefix_end;
@@ -209,7 +210,7 @@ fn by_id_prefix(tenant: TenantId, within: Option<&str>, prefix: &str) -> Select<
 /// Which executions to list. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecutionFilter {
-    pub status: Option<String>,
+    pub status: Option<ExecutionStatus>,
     /// A plan's id or name.
     pub plan: Option<String>,
     pub task: Option<String>,
@@ -218,7 +219,7 @@ pub struct ExecutionFilter {
     /// projection.
     pub actor: Option<String>,
     /// Error category of a step that ended failed or unknown.
-    pub category: Option<String>,
+    pub category: Option<ErrorCategory>,
     /// Earliest start, in epoch milliseconds.
     pub since: Option<i64>,
     /// Starts before this, in epoch milliseconds.
@@ -273,16 +274,20 @@ pub fn list(
     let (since, until) = (filter.since.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX));
     let before = filter.before.unwrap_or(u64::MAX);
     let mut params = vec![tenant.into(), since.into(), until.into(), before.into(), limit.into()];
-    let wanted = [&filter.status, &filter.plan, &filter.task, &filter.actor, &filter.category];
-    params.extend(wanted.map(|word| word.as_deref().unwrap_or_default().into()));
+    let (status, category) =
+        (filter.status.map(ExecutionStatus::as_str), filter.category.map(ErrorCategory::as_str));
+    let [plan, task, actor] = [&filter.plan, &filter.task, &filter.actor].map(Option::as_deref);
+    params.extend([status, plan, task, actor, category].map(|word| word.unwrap_or_default().into()));
     params.extend(like_patterns(&filter.words));
     params.extend([within, filter.project.as_deref()].map(project_param));
     // Separate texts, so that the planner uses the index by task, by status or by `look_again_at`.
-    let sql = match (&filter.task, filter.status.as_deref()) {
+    let sql = match (task, filter.status) {
         (Some(_), _) => list_sql!(" AND ($6 = '' OR status = $6) AND task = $8"),
         (None, None) => list_sql!(" AND $6 = '' AND $8 = ''"),
-        (None, Some("succeeded")) => list_sql!(" AND status = $6 AND $8 = ''"),
-        (None, Some("running")) => list_sql!(" AND status = $6 AND look_again_at = 0 AND $8 = ''"),
+        (None, Some(ExecutionStatus::Succeeded)) => list_sql!(" AND status = $6 AND $8 = ''"),
+        (None, Some(ExecutionStatus::Running)) => {
+            list_sql!(" AND status = $6 AND look_again_at = 0 AND $8 = ''")
+        }
         (None, Some(_)) => {
             list_sql!(" AND status = $6 AND status <> 'running' AND status <> 'succeeded' AND $8 = ''")
         }
@@ -290,15 +295,17 @@ pub fn list(
     Select::new(sql, params, decode_execution)
 }
 
-/// The oldest execution within the project boundary of a plan (its id or name), of a task, with a status; an
-/// empty text does not restrict.
+/// The oldest execution within the project boundary of a plan (its id or name), of a task, with a status; None
+/// does not restrict.
 pub fn oldest(
     tenant: TenantId,
     within: Option<&str>,
-    plan: &str,
-    task: &str,
-    status: &str,
+    plan: Option<&str>,
+    task: Option<&str>,
+    status: Option<ExecutionStatus>,
 ) -> Select<ExecutionRow> {
+    let [plan, task, status] =
+        [plan, task, status.map(ExecutionStatus::as_str)].map(|word| word.unwrap_or_default().into());
     Select::new(
         select_executions!(
             "WHERE tenant = $1 AND ($2 = '' OR plan = $2 OR plan_name = $2) \
@@ -306,7 +313,7 @@ pub fn oldest(
             within!(5),
             " ORDER BY id LIMIT 1"
         ),
-        vec![tenant.into(), plan.into(), task.into(), status.into(), project_param(within)],
+        vec![tenant.into(), plan, task, status, project_param(within)],
         decode_execution,
     )
 }

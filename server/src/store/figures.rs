@@ -2,6 +2,7 @@
 //! nearest-rank: each is a value that occurred.
 
 use actbook_engine::id::TenantId;
+use actbook_engine::policy::{ErrorCategory, Outcome, WaitKind};
 
 use super::executions::within;
 use super::{Error, Row, Select, SqlValue};
@@ -194,8 +195,8 @@ pub fn percentiles_of_plans(tenant: TenantId, filter: &StatsFilter) -> Select<Pe
 pub struct CallCount {
     pub server: String,
     pub tool: String,
-    pub outcome: String,
-    pub category: Option<String>,
+    pub outcome: Outcome,
+    pub category: Option<ErrorCategory>,
     pub calls: u64,
 }
 
@@ -213,8 +214,8 @@ pub fn call_counts(tenant: TenantId, filter: &StatsFilter) -> Select<CallCount> 
             Ok(CallCount {
                 server: row.take_text(0)?,
                 tool: row.take_text(1)?,
-                outcome: row.take_text(2)?,
-                category: row.optional_text(3)?.map(str::to_owned),
+                outcome: row.parsed(2)?,
+                category: row.optional_parsed(3)?,
                 calls: row.uint(4)?,
             })
         },
@@ -254,8 +255,8 @@ pub fn percentiles_of_servers(tenant: TenantId, filter: &StatsFilter) -> Select<
 pub struct LastErrorRow {
     pub tool: String,
     pub started_at: i64,
-    pub outcome: String,
-    pub category: Option<String>,
+    pub outcome: Outcome,
+    pub category: Option<ErrorCategory>,
     /// Position of the payload with the error text, if there is one.
     pub error_position: Option<u64>,
 }
@@ -276,8 +277,8 @@ pub fn last_errors(tenant: TenantId, filter: &StatsFilter) -> Select<LastErrorRo
             Ok(LastErrorRow {
                 tool: row.take_text(0)?,
                 started_at: row.int(1)?,
-                outcome: row.take_text(2)?,
-                category: row.optional_text(3)?.map(str::to_owned),
+                outcome: row.parsed(2)?,
+                category: row.optional_parsed(3)?,
                 error_position: row.optional_int(4)?.and_then(|position| u64::try_from(position).ok()),
             })
         },
@@ -313,7 +314,7 @@ pub fn retries(tenant: TenantId, filter: &StatsFilter) -> Select<Retries> {
 /// Number of steps that ended failed or unknown with one error category.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TroubleCount {
-    pub category: String,
+    pub category: ErrorCategory,
     pub failed: u64,
     pub unknown: u64,
 }
@@ -328,16 +329,14 @@ pub fn trouble_counts(tenant: TenantId, filter: &StatsFilter) -> Select<TroubleC
             " GROUP BY category ORDER BY COUNT(*) DESC, category"
         ),
         filter.params(tenant),
-        |mut row| {
-            Ok(TroubleCount { category: row.take_text(0)?, failed: row.uint(1)?, unknown: row.uint(2)? })
-        },
+        |row| Ok(TroubleCount { category: row.parsed(0)?, failed: row.uint(1)?, unknown: row.uint(2)? }),
     )
 }
 
 /// Statistics of one kind of question to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitCount {
-    pub kind: String,
+    pub kind: WaitKind,
     pub answered: u64,
     pub open: u64,
     /// Total time that answered questions waited.
@@ -357,9 +356,9 @@ pub fn wait_counts(tenant: TenantId, filter: &StatsFilter) -> Select<WaitCount> 
             " GROUP BY kind ORDER BY kind"
         ),
         filter.params(tenant),
-        |mut row| {
+        |row| {
             Ok(WaitCount {
-                kind: row.take_text(0)?,
+                kind: row.parsed(0)?,
                 answered: row.uint(1)?,
                 open: row.uint(2)?,
                 total_ms: row.int(3)?,

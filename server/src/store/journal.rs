@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use actbook_engine::id::{StreamId, TenantId};
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 
 use super::dialect::{entries, stream_entries};
 use super::{Db, Dialect, EntryKey, Error, Row, Select, SqlValue, Statement};
@@ -346,7 +347,7 @@ pub struct EntryFilter {
     pub since: Option<i64>,
     pub until: Option<i64>,
     /// Error category in the entry's body.
-    pub category: Option<String>,
+    pub category: Option<ErrorCategory>,
     /// Each word must occur in the kind, the actor, the body or the recorded payload, ignoring case.
     pub words: Vec<String>,
     /// Only entries of executions of this plan (its id or name).
@@ -354,7 +355,7 @@ pub struct EntryFilter {
     /// Only entries of executions of this task.
     pub task: Option<String>,
     /// Only entries of executions with this status.
-    pub status: Option<String>,
+    pub status: Option<ExecutionStatus>,
     /// Only positions after this one.
     pub after: u64,
     /// Last position, inclusive.
@@ -363,17 +364,18 @@ pub struct EntryFilter {
 
 /// At most `limit` entries that pass the filter, oldest first.
 pub fn list(dialect: Dialect, tenant: TenantId, filter: &EntryFilter, limit: u64) -> Select<Entry> {
-    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    let text = |text: Option<&str>| text.unwrap_or_default().into();
     let mut params = key_range(tenant, filter.after, filter.through.unwrap_or(u64::MAX));
-    params.extend([text(&filter.kind), text(&filter.actor)]);
+    params.extend([&filter.kind, &filter.actor].map(|word| text(word.as_deref())));
     params.extend([filter.since.unwrap_or(i64::MIN).into(), filter.until.unwrap_or(i64::MAX).into()]);
-    params.push(filter.category.as_ref().map(|category| format!("%\"category\":\"{category}\"%")).into());
+    params.push(filter.category.map(|category| format!("%\"category\":\"{category}\"%")).into());
     params.extend(like_patterns(&filter.words));
     params.push(limit.into());
-    let by_execution = [&filter.plan, &filter.task, &filter.status];
+    let status = filter.status.map(ExecutionStatus::as_str);
+    let by_execution = [filter.plan.as_deref(), filter.task.as_deref(), status];
     params.push(by_execution.iter().any(|value| value.is_some()).into());
     params.extend(by_execution.map(text));
-    params.push(text(if filter.kind_older.is_some() { &filter.kind_older } else { &filter.kind }));
+    params.push(text(filter.kind_older.as_deref().or(filter.kind.as_deref())));
     let texts = match dialect {
         Dialect::Sqlite => [entries::SQLITE, entries::SQLITE_OF_STREAM],
         Dialect::Postgres => [entries::POSTGRES, entries::POSTGRES_OF_STREAM],

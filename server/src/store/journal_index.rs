@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use actbook_engine::id::TenantId;
+use actbook_engine::policy::ErrorCategory;
 
 use super::journal::key_range;
 use super::projection_cursor::{self, ProjectionCursor};
@@ -146,7 +147,7 @@ pub struct SegmentFilter {
     /// The plan's name.
     pub plan: Option<String>,
     pub task: Option<String>,
-    pub category: Option<String>,
+    pub category: Option<ErrorCategory>,
     pub since: Option<i64>,
     pub until: Option<i64>,
 }
@@ -184,15 +185,16 @@ const MATCHING_SEGMENTS: &str = concat!(
 /// `from`.
 pub fn matching_segments(tenant: TenantId, filter: &SegmentFilter, from: u64, limit: u64) -> Select<u64> {
     let SegmentFilter { kind, kind_older, actor, plan, task, category, since, until } = filter;
-    let values = [kind, actor, plan, task, category];
+    let [kind, actor, plan, task] = [kind, actor, plan, task].map(Option::as_deref);
+    let values = [kind, actor, plan, task, category.map(ErrorCategory::as_str)];
     let count = values.iter().filter(|value| value.is_some()).count();
     // Every full segment has a row `any` with an empty value. It is needed only if the filter has no other
     // value.
     let any = if count == 0 { "" } else { "none" };
     let mut params: Vec<SqlValue> = vec![tenant.into(), from.into()];
     params.extend([since.unwrap_or(i64::MIN).into(), until.unwrap_or(i64::MAX).into(), any.into()]);
-    params.extend(values.map(|value| value.as_deref().unwrap_or_default().into()));
+    params.extend(values.map(|value| value.unwrap_or_default().into()));
     params.extend([(count.max(1) as u64).into(), limit.into()]);
-    params.push(kind_older.as_ref().or(kind.as_ref()).map_or("", String::as_str).into());
+    params.push(kind_older.as_deref().or(kind).unwrap_or_default().into());
     Select::new(MATCHING_SEGMENTS, params, |row| row.uint(0))
 }

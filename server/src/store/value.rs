@@ -1,5 +1,7 @@
 //! Parameters of statements and columns of rows: the four value types that both databases share.
 
+use std::str::FromStr;
+
 use actbook_engine::id::{StreamId, TenantId};
 
 use super::Error;
@@ -164,6 +166,16 @@ impl Row {
             SqlValue::Text(text) => Ok(text),
             SqlValue::Null | SqlValue::Int(_) | SqlValue::Bytes(_) => Err(self.wrong_column(column, "text")),
         }
+    }
+
+    /// A column with one of the texts of an enum.
+    pub fn parsed<T: FromStr>(&self, column: usize) -> Result<T, Error> {
+        self.text(column)?.parse().map_err(|_| self.wrong_column(column, "a known word"))
+    }
+
+    /// A column with one of the texts of an enum, or null.
+    pub fn optional_parsed<T: FromStr>(&self, column: usize) -> Result<Option<T>, Error> {
+        if self.is_null(column) { Ok(None) } else { self.parsed(column).map(Some) }
     }
 
     /// A column with bytes.

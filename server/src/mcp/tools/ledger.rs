@@ -1,5 +1,6 @@
 //! The tool `query_ledger`: journal entries or executions by filters.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
@@ -93,10 +94,10 @@ async fn list_entries(
         execution: input.execution_id,
         plan: input.plan_id,
         task: input.task,
-        status: input.status,
+        status: parse_word("no_such_status", input.status)?,
         kind: input.kind,
         actor: input.actor,
-        category: input.category,
+        category: parse_word("no_such_category", input.category)?,
         since: parse_time_argument("since", input.since)?,
         until: parse_time_argument("until", input.until)?,
         words: search_words(input.search),
@@ -109,6 +110,15 @@ async fn list_entries(
     let lines: Vec<String> = entries.iter().map(entry_line).collect();
     entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip_value);
     Ok(list_answer(json!({ "entries": entries }), lines, &format!("No entry fits.{hint}"), cursor))
+}
+
+/// Parses a filter that is one of a closed set of words. An unknown word would silently match nothing.
+pub(super) fn parse_word<T: FromStr<Err = String>>(
+    code: &'static str,
+    word: Option<String>,
+) -> Result<Option<T>, Error> {
+    let parsed = word.map(|word| word.parse()).transpose();
+    parsed.map_err(|why| Error::new(code, why, "give one of these, or leave it out"))
 }
 
 /// The words of a search; empty if there is none.
@@ -134,7 +144,7 @@ async fn list_executions(
     limit: u64,
 ) -> Result<AgentAnswer, Error> {
     let filter = ExecutionFilter {
-        status: input.status,
+        status: parse_word("no_such_status", input.status)?,
         plan: input.plan_id,
         task: input.task,
         since: parse_time_argument("since", input.since)?,

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ledger::{executions_answer, page_limit, parse_time_argument, search_words};
+use super::ledger::{executions_answer, page_limit, parse_time_argument, parse_word, search_words};
 use super::plans::{PlanDocument, both_given_error, plan_saved_answer};
 use super::{AgentTool, RECORD_AND_FULL, ToolEffect, ToolProfile};
 use crate::error::{AgentErrorCode, Error};
@@ -159,11 +159,11 @@ impl AgentTool for QueryHistoryInput {
 
     async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let filter = ExecutionFilter {
-            status: self.status,
+            status: parse_word("no_such_status", self.status)?,
             plan: self.plan_id,
             task: self.task,
             actor: self.actor,
-            category: self.category,
+            category: parse_word("no_such_category", self.category)?,
             since: parse_time_argument("since", self.since)?,
             until: parse_time_argument("until", self.until)?,
             words: search_words(self.search),

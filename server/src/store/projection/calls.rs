@@ -157,8 +157,8 @@ impl CallTracker<'_> {
         }
         let Some(call) = self.calls.get_mut(&key) else { return };
         call.took_ms = (!end.takeover).then(|| recorded.at_ms - call.started_at);
-        call.outcome = Some(end.outcome.as_str());
-        call.category = end.category.map(ErrorCategory::as_str);
+        call.outcome = Some(end.outcome);
+        call.category = end.category;
         call.sent = !end.unsent;
         call.error_position =
             end.result.filter(|_| end.outcome != Outcome::Succeeded).map(|_| recorded.position.0);

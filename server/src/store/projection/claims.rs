@@ -34,8 +34,8 @@ pub fn trouble_rows(stream: StreamId, entries: &[RecordedEvent]) -> Vec<TroubleR
             stream,
             position: recorded.position.0,
             step: step.to_string(),
-            outcome: outcome.as_str(),
-            category: category.as_str(),
+            outcome,
+            category,
             at: recorded.at_ms,
         })
     };
@@ -160,7 +160,7 @@ impl ClaimTracker<'_> {
     /// Sets the outcome of the claims at these indices.
     fn set_outcome(&mut self, claims: &[usize], outcome: Outcome) {
         for claim in claims {
-            self.claims[*claim].outcome = Some(outcome.as_str());
+            self.claims[*claim].outcome = Some(outcome);
         }
     }
 

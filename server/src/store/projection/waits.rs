@@ -8,9 +8,9 @@ use actbook_engine::any_event;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{Execution, QuestionSubject, RecordedEvent, questions};
 use actbook_engine::id::{StepId, StreamId};
-use actbook_engine::policy::Outcome;
+use actbook_engine::policy::{Outcome, WaitKind};
 
-use crate::store::call_stats::{WaitKind, WaitRow};
+use crate::store::call_stats::WaitRow;
 
 /// An entry, with whether a caller (a person or an agent) caused it rather than the driver.
 #[derive(Debug, Clone, Copy)]

@@ -139,7 +139,7 @@ fn assert_equals_recount(stats: &ToolCallStatsByName, raw: &BTreeMap<String, Rec
                 raw.durations_ms
             );
         }
-        let last = seen.last_error.as_ref().map(|error| error.outcome.clone());
+        let last = seen.last_error.as_ref().map(|error| error.outcome.to_string());
         assert_eq!(last, raw.last_error.as_ref().map(|(_, outcome)| outcome.clone()), "{name}");
     }
 }

@@ -5,7 +5,7 @@ use actbook::caller::Caller;
 use actbook::service::view::EntryView;
 use actbook::service::{ActionFacts, ActionRecord, ExecutionFilter, JournalFilter, ReportedStatus, Service};
 use actbook::store::{journal, journal_index};
-use actbook_engine::policy::StepAnswer;
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
 use serde_json::{Value, json};
 
 use crate::durability::fixture::{self, ServiceFixture};
@@ -71,11 +71,11 @@ async fn expected_positions(
             of.is_none_or(|row| same(&filter.plan, &row.plan.name) || same(&filter.plan, &row.plan.id));
         let owned = filter.plan.is_none() && filter.task.is_none() && filter.status.is_none();
         let task = of.is_none_or(|row| same(&filter.task, row.task.as_deref().unwrap_or("")));
-        let status = of.is_none_or(|row| same(&filter.status, &row.status));
+        let status = of.is_none_or(|row| filter.status.is_none_or(|wanted| wanted == row.status));
         let words = filter.words.iter().all(|word| entry.kind.contains(word) || entry.body.contains(word));
         same(&filter.kind, entry.kind.split('.').next().unwrap_or_default())
             && same(&filter.actor, &entry.actor)
-            && same(&filter.category, body["category"].as_str().unwrap_or(""))
+            && filter.category.is_none_or(|wanted| body["category"] == wanted.as_str())
             && filter.since.is_none_or(|since| entry.at >= since)
             && filter.until.is_none_or(|until| entry.at < until)
             && (owned || of.is_some() && plan && task && status)
@@ -105,10 +105,10 @@ fn pages_of_a_long_journal_equal_a_full_scan() {
             JournalFilter { plan: some("alpha"), ..any() },
             JournalFilter { plan: some("alpha"), task: some("T-2"), ..any() },
             JournalFilter { plan: some("beta"), kind: some("attempt_started"), ..any() },
-            JournalFilter { task: some("T-1"), category: some("timeout"), ..any() },
-            JournalFilter { category: some("tool_error"), ..any() },
-            JournalFilter { status: some("blocked"), ..any() },
-            JournalFilter { status: some("failed"), kind: some("execution_ended"), ..any() },
+            JournalFilter { task: some("T-1"), category: Some(ErrorCategory::Timeout), ..any() },
+            JournalFilter { category: Some(ErrorCategory::ToolError), ..any() },
+            JournalFilter { status: Some(ExecutionStatus::Blocked), ..any() },
+            JournalFilter { status: Some(ExecutionStatus::Failed), kind: some("execution_ended"), ..any() },
             JournalFilter { plan: some("gamma"), ..any() },
             JournalFilter { kind: some("attempt_ended"), words: vec!["succeeded".into()], ..any() },
             JournalFilter { kind: some("execution_started"), after: ENTRIES / 2, ..any() },
@@ -159,9 +159,13 @@ fn execution_list_applies_every_filter() {
         check(any(), &[4, 3, 2, 1, 0]).await;
         check(ExecutionFilter { plan: some("plan-1"), ..any() }, &[3, 1]).await;
         check(ExecutionFilter { task: some("T-1"), ..any() }, &[4, 1]).await;
-        check(ExecutionFilter { status: some("blocked"), task: some("T-1"), ..any() }, &[4, 1]).await;
-        check(ExecutionFilter { category: some("timeout"), ..any() }, &[2]).await;
-        check(ExecutionFilter { category: some("tool_error"), ..any() }, &[4, 1]).await;
+        check(
+            ExecutionFilter { status: Some(ExecutionStatus::Blocked), task: some("T-1"), ..any() },
+            &[4, 1],
+        )
+        .await;
+        check(ExecutionFilter { category: Some(ErrorCategory::Timeout), ..any() }, &[2]).await;
+        check(ExecutionFilter { category: Some(ErrorCategory::ToolError), ..any() }, &[4, 1]).await;
         check(ExecutionFilter { actor: some("agent:hal"), ..any() }, &[1]).await;
         check(ExecutionFilter { actor: some("ada"), ..any() }, &[4, 3, 2, 1, 0]).await;
         check(ExecutionFilter { words: vec!["PLAN-1".into(), "t-0".into()], ..any() }, &[3]).await;
@@ -169,12 +173,6 @@ fn execution_list_applies_every_filter() {
         check(ExecutionFilter { until: Some(0), ..any() }, &[]).await;
         let before = service.executions().find(&ids[2]).await.unwrap().stream;
         check(ExecutionFilter { before: Some(before.0), ..any() }, &[1, 0]).await;
-        for (filter, code) in [
-            (ExecutionFilter { status: some("blokced"), ..any() }, "no_such_status"),
-            (ExecutionFilter { category: some("slow"), ..any() }, "no_such_category"),
-        ] {
-            assert_eq!(service.executions().list(&filter, 10).await.unwrap_err().code(), code);
-        }
     });
 }
 

@@ -66,7 +66,7 @@ fn assert_stats_equal(stats: &Stats, raw: &RawJournal) {
     assert_executions(stats, raw);
     assert_plans(stats, raw);
     let failures: BTreeMap<String, (u64, u64)> =
-        stats.failures.iter().map(|one| (one.category.clone(), (one.failed, one.unknown))).collect();
+        stats.failures.iter().map(|one| (one.category.to_string(), (one.failed, one.unknown))).collect();
     assert_eq!(failures, raw.failures());
     let tries = raw.attempts_by_step();
     let again: Vec<_> = tries.values().filter(|(tries, _)| *tries > 1).collect();
@@ -143,7 +143,7 @@ fn assert_waits(stats: &Stats, raw: &RawJournal) {
     for found in &stats.waiting {
         let raw = answered.get(found.r#for.as_str()).cloned().unwrap_or_default();
         assert_eq!((found.answered, found.total_ms), (raw.len() as u64, raw.iter().sum()), "{}", found.r#for);
-        assert_percentiles(&found.took, &raw, &found.r#for);
+        assert_percentiles(&found.took, &raw, found.r#for.as_str());
     }
     let kinds: Vec<&str> = stats.waiting.iter().map(|wait| wait.r#for.as_str()).collect();
     assert!(answered.keys().all(|kind| kinds.contains(kind)), "{answered:?}");
@@ -160,7 +160,7 @@ async fn assert_open_waits(stats: &Stats, fixture: &ServiceFixture) {
         }
     }
     let counted = stats.waiting.iter().filter(|wait| wait.open > 0);
-    let counted: BTreeMap<String, u64> = counted.map(|wait| (wait.r#for.clone(), wait.open)).collect();
+    let counted: BTreeMap<String, u64> = counted.map(|wait| (wait.r#for.to_string(), wait.open)).collect();
     assert_eq!(counted, open);
 }
 

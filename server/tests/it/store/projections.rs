@@ -1,6 +1,7 @@
 //! The projections: found by prefix, listed newest first, updated and erased.
 
 use actbook_engine::id::{StreamId, TenantId};
+use actbook_engine::policy::ExecutionStatus;
 
 use actbook::store::{Db, Dialect, Error, PrefixMatch, Statement, executions, payloads, plans};
 
@@ -70,7 +71,9 @@ fn oldest_execution_is_searched_within_the_boundary() {
         let rows = [of("a", execution_row(1, "a1", "failed")), of("b", execution_row(3, "b1", "failed"))];
         insert_executions(db, &rows).await;
         let oldest = async |within| {
-            let found = executions::oldest(TENANT, within, "publish", "", "failed").first(db).await.unwrap();
+            let failed = Some(ExecutionStatus::Failed);
+            let found =
+                executions::oldest(TENANT, within, Some("publish"), None, failed).first(db).await.unwrap();
             found.map(|row| row.public_id)
         };
         assert_eq!(oldest(None).await.as_deref(), Some("a1"));
@@ -136,7 +139,7 @@ fn executions_are_listed_newest_first() {
             assert_eq!(ids, expected, "{filter:?}");
         };
         let any = executions::ExecutionFilter::default;
-        let failed = || Some("failed".to_owned());
+        let failed = || Some(ExecutionStatus::Failed);
         check(any(), 10, &[5, 4, 3, 2, 1]).await;
         check(any(), 2, &[5, 4]).await;
         check(executions::ExecutionFilter { before: Some(4), ..any() }, 2, &[3, 2]).await;

@@ -1,6 +1,7 @@
 //! Values and rows: written values read back equal, and a wrong column type names its column.
 
 use actbook_engine::id::StreamId;
+use actbook_engine::policy::ErrorCategory;
 
 use actbook::store::{Error, Row, SqlValue, Statement, journal, requests};
 
@@ -109,6 +110,6 @@ fn entry_filter_selects_matching_entries() {
         check(journal::EntryFilter { words: words(&["a_b"]), ..any() }, 10, &[3]).await;
         check(journal::EntryFilter { words: words(&["hal"]), ..any() }, 10, &[2]).await;
         check(journal::EntryFilter { after: 1, through: Some(3), ..any() }, 10, &[2, 3]).await;
-        check(journal::EntryFilter { category: Some("timeout".into()), ..any() }, 10, &[]).await;
+        check(journal::EntryFilter { category: Some(ErrorCategory::Timeout), ..any() }, 10, &[]).await;
     });
 }
