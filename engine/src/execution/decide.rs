@@ -37,7 +37,7 @@ pub struct StartContext {
     pub agents_may_approve: bool,
 }
 
-/// Builds the first event of an execution; the caller has validated the inputs.
+/// Builds the first event of an execution, and its payload: the inputs, which the caller has validated.
 pub fn build_start_event(
     id: ExecutionId,
     plan_ref: PlanRef,
@@ -46,7 +46,7 @@ pub fn build_start_event(
     context: &StartContext,
     terms: &ToolPolicies,
     salt: &Arc<[u8]>,
-) -> NewEvent {
+) -> (ExecutionStarted, Option<Vec<u8>>) {
     let payload = inputs.map(to_json_bytes);
     let inputs = payload
         .as_deref()
@@ -62,7 +62,7 @@ pub fn build_start_event(
         project,
         agents_may_approve,
     };
-    NewEvent { event: started.into(), payload }
+    (started, payload)
 }
 
 pub(super) fn to_json_bytes(value: &Value) -> Vec<u8> {

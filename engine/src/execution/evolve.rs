@@ -51,7 +51,7 @@ pub struct CorruptJournal {
 
 /// The state after an execution's first entry.
 pub fn initial_state(
-    started: &ExecutionStarted,
+    started: ExecutionStarted,
     position: Position,
     at_ms: i64,
     plan: Arc<Plan>,
@@ -61,14 +61,14 @@ pub fn initial_state(
         if plan.policy.approval == PlanApproval::Plan { ApprovalGate::Due } else { ApprovalGate::Open };
     let payload_ref = |digest: PayloadDigest| PayloadRef { position, digest };
     let mut state = ExecutionState {
-        id: started.id.clone(),
-        plan_ref: started.plan.clone(),
+        id: started.id,
+        plan_ref: started.plan,
         inputs: started.inputs.map(payload_ref),
         toolset: started.place,
         rules: plan.steps.iter().map(|step| StepRules::resolve(step, &started.terms)).collect(),
-        tool_policies: started.terms.clone(),
-        task: started.task.clone(),
-        project: started.project.clone(),
+        tool_policies: started.terms,
+        task: started.task,
+        project: started.project,
         agents_may_approve: started.agents_may_approve,
         steps: plan.steps.iter().map(|_| StepState::default()).collect(),
         plan,

@@ -59,10 +59,10 @@ impl ExecutionHarness {
             project: Some("here".into()),
             agents_may_approve: false,
         };
-        let first =
+        let (started, payload) =
             build_start_event(ExecutionId::new("e"), plan_ref, &plan, inputs, &context, policies, &salt);
-        let recorded = RecordedEvent { position: Position(1), at_ms: 0, event: first.event };
-        let entry = HarnessEntry { recorded, payload: parse_payload(first.payload) };
+        let recorded = RecordedEvent { position: Position(1), at_ms: 0, event: started.into() };
+        let entry = HarnessEntry { recorded, payload: parse_payload(payload) };
         Self { state: Some(fold_start(&entry, plan, salt.clone())), entries: vec![entry], now_ms: 0, salt }
     }
 
@@ -183,7 +183,7 @@ impl ExecutionHarness {
 
 fn fold_start(first: &HarnessEntry, plan: Arc<Plan>, salt: Arc<[u8]>) -> Execution {
     let Event::ExecutionStarted(started) = &first.recorded.event else { panic!("the first entry starts") };
-    initial_state(started, first.recorded.position, first.recorded.at_ms, plan, salt)
+    initial_state(started.clone(), first.recorded.position, first.recorded.at_ms, plan, salt)
 }
 
 fn parse_payload(payload: Option<Vec<u8>>) -> Option<Arc<Value>> {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use actbook_engine::chain::{self, Digest, EntryParts, GENESIS, Hash};
-use actbook_engine::event::{Event, PlanRef};
+use actbook_engine::event::PlanRef;
 use actbook_engine::execution::{
     Command as Ask, Execution, LoadedPayloads, NewEvent, Now, RecordedEvent, ReportedOutcome, StartContext,
     build_start_event, decide, due, evolve, follow, initial_state,
@@ -74,7 +74,7 @@ pub fn run_execution(steps: usize) -> anyhow::Result<Value> {
         project: Some("site".into()),
         agents_may_approve: false,
     };
-    let first = build_start_event(
+    let (started, payload) = build_start_event(
         ExecutionId::new("x"),
         reference,
         &plan,
@@ -83,8 +83,8 @@ pub fn run_execution(steps: usize) -> anyhow::Result<Value> {
         &Default::default(),
         &salt,
     );
+    let first = NewEvent { event: started.clone().into(), payload };
     let recorded = ledger.record(StreamId(1), 1, first);
-    let Event::ExecutionStarted(started) = &recorded.event else { anyhow::bail!("no start") };
     let mut execution = initial_state(started, recorded.position, recorded.at_ms, plan, salt);
     let values = LoadedPayloads::default();
     let claim =

@@ -150,7 +150,7 @@ pub(super) fn fold_entries(
         )));
     };
     let plan = plans.load(db, tenant, &started.plan)?;
-    let mut execution = initial_state(&started, position, at_ms, plan, salt.into());
+    let mut execution = initial_state(started, position, at_ms, plan, salt.into());
     for entry in rest {
         execution = apply_entry(execution, entry)?;
     }

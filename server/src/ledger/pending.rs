@@ -13,7 +13,6 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Weak};
 
 use actbook_engine::chain::{self, EntryParts};
-use actbook_engine::event::Event;
 use actbook_engine::execution::{
     self, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Rejection,
     build_start_event, decide, evolve, follow,
@@ -429,7 +428,7 @@ impl LedgerRequest for StartRequest {
 
     /// Queues an execution's first entry and, if there is a node, that node's claim.
     fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<DriveState, Error> {
-        let first = build_start_event(
+        let (started, payload) = build_start_event(
             self.id.clone(),
             self.plan_ref.clone(),
             &self.plan,
@@ -439,10 +438,8 @@ impl LedgerRequest for StartRequest {
             &self.salt,
         );
         let stream = StreamId::starting_at(pending.next_position());
+        let first = NewEvent { event: started.clone().into(), payload };
         let recorded = pending.append(stream, StreamHead::before_first(stream), first, actor);
-        let Event::ExecutionStarted(started) = &recorded.event else {
-            unreachable!("begin gives an execution's start")
-        };
         pending.plans.insert(self.plan.clone());
         let (plan, salt) = (self.plan.clone(), self.salt.clone());
         let mut execution = execution::initial_state(started, recorded.position, recorded.at_ms, plan, salt);

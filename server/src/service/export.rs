@@ -333,7 +333,7 @@ impl ExportVerification {
                 let plan = actbook_engine::plan::Plan::parse(&self.header.plan)
                     .map_err(|_| "the plan does not read")?;
                 let salt: std::sync::Arc<[u8]> = self.salt.clone().into();
-                actbook_engine::execution::initial_state(&started, position, own.at, plan.into(), salt)
+                actbook_engine::execution::initial_state(started, position, own.at, plan.into(), salt)
             }
             (None, _) => return Err("it does not begin with the execution's start".into()),
             (Some(state), event) => {
