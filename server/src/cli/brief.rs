@@ -1,7 +1,7 @@
 //! An execution's result in words: the outcome, the recovery brief, open questions, and the next commands to
 //! type.
 
-use actbook::service::view::{AnswerOption, ExecutionView, StepView, WaitingView};
+use actbook::service::view::{AnswerOption, ExecutionView, QuestionKind, StepView, WaitingView};
 use actbook::service::{ApprovalView, Brief, Durations, NoteView, ReportedStatus};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
@@ -30,10 +30,8 @@ pub fn print_outcome(output: &Output, view: &ExecutionView) {
     output.line(headline(view));
     print_failed_steps(output, view);
     print_outputs(output, view);
-    if !matches!(view.status, ExecutionStatus::Succeeded | ExecutionStatus::Compensated)
-        && let Some(brief) = &view.brief
-    {
-        self::print_brief(output, brief);
+    if !matches!(view.status, ExecutionStatus::Succeeded | ExecutionStatus::Compensated) {
+        print_brief(output, view);
     }
     print_waiting(output, view);
 }
@@ -130,13 +128,21 @@ pub fn only_text(value: &Value) -> Option<&str> {
     }
 }
 
-/// Prints the recovery brief: what is done, what may have run, what an undo would do.
-pub fn print_brief(output: &Output, brief: &Brief) {
+/// Prints the recovery brief, if there is one: what is done, what may have run, what an undo would do. The
+/// last is left out if a question asks to approve the undo: `print_waiting` prints the same calls with it.
+pub fn print_brief(output: &Output, view: &ExecutionView) {
+    let Some(brief) = &view.brief else { return };
     output.line("");
     output.line(painted(STRONG, "Recovery brief"));
     print_step_names(output, "done", &brief.done);
     print_step_names(output, "may have run", &brief.may_have_run);
     print_step_names(output, "not done", &brief.not_done);
+    // A plan's approval has no step either, but is asked before there is anything to undo.
+    let asks_to_undo =
+        |waiting: &WaitingView| waiting.kind == QuestionKind::Approval && waiting.step.is_none();
+    if view.waiting.iter().any(asks_to_undo) {
+        return;
+    }
     print_undo_calls(output, brief, ARGUMENTS_SHOWN);
     for left in &brief.cannot_undo {
         output.line(format_args!("  {} {}: {}", painted(BAD, "cannot undo"), left.step, left.why));
@@ -247,7 +253,7 @@ pub fn print_questions(output: &Output, id: &str, waiting: &[WaitingView]) {
         output.line(painted(STRONG, "What waits"));
     }
     for waiting in waiting {
-        output.line(format_args!("  {} {}", painted(ATTENTION, "?"), waiting.question));
+        output.line(format_args!("  {} {}", painted(ATTENTION, "?"), waiting.headline()));
         // Of a step the question itself shows the call.
         for line in waiting.content.iter().filter(|_| waiting.step.is_none()) {
             output.line(format_args!("    {line}"));

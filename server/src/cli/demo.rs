@@ -182,8 +182,8 @@ async fn run_until_failure(
     }
     story
         .say("Three effects are already out in the world. Nothing is retried blindly, nothing is forgotten:");
-    if let (Some(found), false) = (&view.brief, session.output.json) {
-        brief::print_brief(&session.output, found);
+    if !session.output.json {
+        brief::print_brief(&session.output, &view);
     }
     story.print_file_names(&scratch.read_files()?);
     let id = super::status_style::short_id(view.id.as_str());

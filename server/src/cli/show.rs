@@ -50,9 +50,7 @@ pub async fn show(session: &Session, id: &str) -> CommandResult {
     print_values(output, &view);
     print_late_answers(output, &view);
     brief::print_records(output, &view);
-    if let Some(found) = &view.brief {
-        brief::print_brief(output, found);
-    }
+    brief::print_brief(output, &view);
     brief::print_waiting(output, &view);
     if view.waiting.is_empty() {
         output.line("");

@@ -75,12 +75,13 @@ impl Executions<'_> {
                 more.insert(status.to_string(), (rows.len() - listed) as u64);
             }
         }
-        let waiting = executions::waiting_after_end(self.0.tenant, self.0.boundary(), LISTED_MAX as u64);
+        let all = executions::ExecutionFilter::default();
+        let waiting =
+            executions::waiting_after_end(self.0.tenant, self.0.boundary(), &all, LISTED_MAX as u64);
         for row in waiting.all(&self.0.db).await? {
             items.push(self.agenda_item(&row, true).await?);
         }
         items.sort_by_key(|item| !item.here);
-        let all = executions::ExecutionFilter::default();
         for row in
             executions::list(self.0.tenant, self.0.boundary(), &all, RECENT_MAX).all(&self.0.db).await?
         {

@@ -144,12 +144,7 @@ impl Executions<'_> {
         filter: &executions::ExecutionFilter,
         limit: u64,
     ) -> Result<Vec<ExecutionSummary>, Error> {
-        check_word_count(&filter.words)?;
-        if filter.actor.is_some() || filter.category.is_some() {
-            ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
-        }
-        let actor = filter.actor.as_deref().map(qualify_actor);
-        let filter = executions::ExecutionFilter { actor, ..filter.clone() };
+        let filter = self.resolve_filter(filter).await?;
         let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, limit).all(&self.0.db).await?;
         let mut digests = BTreeMap::new();
         for row in &rows {
@@ -165,8 +160,22 @@ impl Executions<'_> {
         Ok(shown)
     }
 
+    /// The store's filter, after the projection is up to date that it may need.
+    async fn resolve_filter(
+        self,
+        filter: &executions::ExecutionFilter,
+    ) -> Result<executions::ExecutionFilter, Error> {
+        check_word_count(&filter.words)?;
+        if filter.actor.is_some() || filter.category.is_some() {
+            ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
+        }
+        let actor = filter.actor.as_deref().map(qualify_actor);
+        Ok(executions::ExecutionFilter { actor, ..filter.clone() })
+    }
+
     /// The executions that pass the filter and need a person, whatever page a list shows.
     pub async fn waiting(self, filter: &executions::ExecutionFilter) -> Result<WaitingExecutions, Error> {
+        let filter = executions::ExecutionFilter { before: None, ..self.resolve_filter(filter).await? };
         let mut waiting = WaitingExecutions::default();
         for status in [
             ExecutionStatus::Blocked,
@@ -177,9 +186,7 @@ impl Executions<'_> {
             if filter.status.is_some_and(|wanted| wanted != status) {
                 continue;
             }
-            let actor = filter.actor.as_deref().map(qualify_actor);
-            let filter =
-                executions::ExecutionFilter { status: Some(status), actor, before: None, ..filter.clone() };
+            let filter = executions::ExecutionFilter { status: Some(status), ..filter.clone() };
             let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, WAITING_COUNTED_MAX)
                 .all(&self.0.db)
                 .await?;
@@ -193,9 +200,9 @@ impl Executions<'_> {
                 waiting.stopped.extend(ids.zip(stopped).filter(|(_, stopped)| *stopped).map(|(id, _)| id));
             }
         }
-        let ended = executions::waiting_after_end(self.0.tenant, self.0.boundary(), WAITING_COUNTED_MAX);
-        let ended = ended.all(&self.0.db).await?;
-        waiting.blocked += ended.iter().filter(|row| passes_filter(row, filter)).count();
+        let ended =
+            executions::waiting_after_end(self.0.tenant, self.0.boundary(), &filter, WAITING_COUNTED_MAX);
+        waiting.blocked += ended.all(&self.0.db).await?.len();
         Ok(waiting)
     }
 
@@ -515,32 +522,4 @@ impl ExecutionWatcher {
         let Self { service, stream, execution, .. } = self;
         Ok(ledger::catch_up(&service.db, service.tenant, *stream, execution).await?)
     }
-}
-
-/// Whether a row passes the filter, whatever the page. False if the filter names an actor or a category,
-/// which rows do not hold.
-fn passes_filter(row: &executions::ExecutionRow, filter: &executions::ExecutionFilter) -> bool {
-    let executions::ExecutionFilter {
-        status,
-        plan,
-        task,
-        project,
-        actor,
-        category,
-        since,
-        until,
-        words,
-        before: _,
-    } = filter;
-    let text = format!("{} {} {}", row.public_id, row.plan_name, row.task.as_deref().unwrap_or_default());
-    let text = text.to_lowercase();
-    actor.is_none()
-        && category.is_none()
-        && status.is_none_or(|status| status.as_str() == row.status)
-        && plan.as_ref().is_none_or(|plan| *plan == row.plan || *plan == row.plan_name)
-        && task.as_ref().is_none_or(|task| Some(task) == row.task.as_ref())
-        && project.as_ref().is_none_or(|project| Some(project) == row.project.as_ref())
-        && since.is_none_or(|since| row.started_at >= since)
-        && until.is_none_or(|until| row.started_at < until)
-        && words.iter().all(|word| text.contains(&word.to_lowercase()))
 }

@@ -16,6 +16,8 @@ use super::view::{QUOTE_CHARS_MAX, StepView, format_time};
 
 /// Longest description of a step's work in a question.
 const WORK_CHARS_MAX: usize = 20_000;
+/// How the question begins that asks for the approval of an undo; the calls follow.
+const UNDO_QUESTION: &str = "May what has been done be undone?";
 
 /// What a question waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -88,6 +90,11 @@ pub struct WaitingView {
 }
 
 impl WaitingView {
+    /// The question as a headline of `content`: without the calls of an undo, which the content lists.
+    pub fn headline(&self) -> &str {
+        if self.question.starts_with(UNDO_QUESTION) { UNDO_QUESTION } else { &self.question }
+    }
+
     /// Says that the question of execution `id` is too long for a yes in a form, and where it can be given.
     pub fn too_long_text(&self, id: &str) -> String {
         let step = self.step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
@@ -178,7 +185,7 @@ fn word_question(
             (QuestionKind::Approval, text, approvals)
         }
         QuestionSubject::UndoApproval => {
-            let text = format!("May what has been done be undone? {}", undo_text(undo));
+            let text = format!("{UNDO_QUESTION} {}", undo_text(undo));
             (QuestionKind::Approval, text, approvals)
         }
         QuestionSubject::StepApproval => {

@@ -6,7 +6,7 @@ use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 
 use super::journal::like_patterns;
 use super::select::prefix_end;
-use super::{Db, Error, PrefixMatch, Row, Select, Statement};
+use super::{Db, Error, PrefixMatch, Row, Select, SqlValue, Statement};
 
 /// One row of the table `executions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,13 +264,13 @@ macro_rules! list_sql {
     };
 }
 
-/// Executions that pass the filter and the project boundary `within`, newest first.
-pub fn list(
+/// The parameters of `list_sql!`.
+fn list_params(
     tenant: TenantId,
     within: Option<&str>,
     filter: &ExecutionFilter,
     limit: u64,
-) -> Select<ExecutionRow> {
+) -> Vec<SqlValue> {
     let (since, until) = (filter.since.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX));
     let before = filter.before.unwrap_or(u64::MAX);
     let mut params = vec![tenant.into(), since.into(), until.into(), before.into(), limit.into()];
@@ -280,8 +280,18 @@ pub fn list(
     params.extend([status, plan, task, actor, category].map(|word| word.unwrap_or_default().into()));
     params.extend(like_patterns(&filter.words));
     params.extend([within, filter.project.as_deref()].map(project_param));
+    params
+}
+
+/// Executions that pass the filter and the project boundary `within`, newest first.
+pub fn list(
+    tenant: TenantId,
+    within: Option<&str>,
+    filter: &ExecutionFilter,
+    limit: u64,
+) -> Select<ExecutionRow> {
     // Separate texts, so that the planner uses the index by task, by status or by `look_again_at`.
-    let sql = match (task, filter.status) {
+    let sql = match (&filter.task, filter.status) {
         (Some(_), _) => list_sql!(" AND ($6 = '' OR status = $6) AND task = $8"),
         (None, None) => list_sql!(" AND $6 = '' AND $8 = ''"),
         (None, Some(ExecutionStatus::Succeeded)) => list_sql!(" AND status = $6 AND $8 = ''"),
@@ -292,7 +302,7 @@ pub fn list(
             list_sql!(" AND status = $6 AND status <> 'running' AND status <> 'succeeded' AND $8 = ''")
         }
     };
-    Select::new(sql, params, decode_execution)
+    Select::new(sql, list_params(tenant, within, filter, limit), decode_execution)
 }
 
 /// The oldest execution within the project boundary of a plan (its id or name), of a task, with a status; None
@@ -337,15 +347,18 @@ pub fn due_by(tenant: TenantId, now_ms: i64, limit: u64) -> Select<ExecutionRow>
     )
 }
 
-/// Ended executions whose undo waits for a yes, within the project boundary, newest first.
-pub fn waiting_after_end(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<ExecutionRow> {
+/// Like `list`, for ended executions whose undo waits for a yes.
+pub fn waiting_after_end(
+    tenant: TenantId,
+    within: Option<&str>,
+    filter: &ExecutionFilter,
+    limit: u64,
+) -> Select<ExecutionRow> {
+    let mut params = list_params(tenant, within, filter, limit);
+    params.push(WAITS_AFTER_END.into());
     Select::new(
-        select_executions!(
-            "WHERE tenant = $1 AND look_again_at = $2 AND ",
-            within!(3),
-            " ORDER BY id DESC LIMIT $4"
-        ),
-        vec![tenant.into(), WAITS_AFTER_END.into(), project_param(within), limit.into()],
+        list_sql!(" AND look_again_at = $17 AND ($6 = '' OR status = $6) AND ($8 = '' OR task = $8)"),
+        params,
         decode_execution,
     )
 }

@@ -281,7 +281,12 @@ fn undo_that_waits_on_an_ended_execution_is_listed_until_it_is_answered() {
     let listed = sandbox.expect(0, &["list"]);
     assert!(listed.contains("succeeded, undo waits") && listed.contains("1 for an answer"), "{listed}");
     let newest = sandbox.newest();
-    for (option, value) in [("--cursor", newest.as_str()), ("--status", "succeeded"), ("--search", &id)] {
+    for (option, value) in [
+        ("--cursor", newest.as_str()),
+        ("--status", "succeeded"),
+        ("--search", &id),
+        ("--actor", "agent:scripted"),
+    ] {
         let listed = sandbox.expect(0, &["list", option, value]);
         assert!(listed.contains("1 for an answer"), "{option} {value}: {listed}");
     }
@@ -296,6 +301,28 @@ fn undo_that_waits_on_an_ended_execution_is_listed_until_it_is_answered() {
     let shown = sandbox.expect(0, &["show", &id]);
     assert!(shown.contains("undo rejected by person:") && shown.contains("keep the file"), "{shown}");
     assert!(sandbox.path("work/one.txt").exists());
+}
+
+#[test]
+fn list_by_category_counts_a_waiting_undo_and_show_prints_its_calls_once() {
+    let sandbox = guarded(&["delete_file"]);
+    let mut agent = Agent::new(&sandbox);
+    let mut plan = written(&["one.txt"]);
+    let fails =
+        json!({ "id": "fails", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
+    plan["steps"].as_array_mut().unwrap().push(fails);
+    let id = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let before = sandbox.expect(0, &["show", &id]);
+    assert_eq!(before.matches("files/delete_file").count(), 1, "the brief names the call: {before}");
+    let abandon = json!({ "execution_id": id, "action": "abandon", "step_id": "fails", "reason": "leave it", "wait_s": 60 });
+    assert_eq!(agent.call_ok("control", abandon).content["status"], "failed");
+    agent.call_ok("control", compensate(&id));
+
+    let listed = sandbox.expect(0, &["list", "--category", "tool_error"]);
+    assert!(listed.contains("failed, undo waits") && listed.contains("1 for an answer"), "{listed}");
+    let shown = sandbox.expect(0, &["show", &id]);
+    assert!(shown.contains("Recovery brief") && shown.contains("actbook approve"), "{shown}");
+    assert_eq!(shown.matches("files/delete_file").count(), 1, "the question names the call: {shown}");
 }
 
 /// Former versions wrote no `look_again_at` for an undo that waits after the end.
