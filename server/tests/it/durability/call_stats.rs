@@ -2,16 +2,12 @@
 //! reads.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use actbook_engine::id::StreamId;
 
-use actbook::config::Config;
 use actbook::service::{ToolCallStats, ToolCallStatsByName};
 use actbook::store::{Db, journal, payloads};
-use actbook::tools::{Call, CallOutcome, Tools};
-use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
-use futures_util::FutureExt as _;
+use actbook_engine::policy::{ExecutionStatus, StepAnswer};
 use serde_json::{Value, json};
 
 use super::fixture::{self, ServiceFixture};
@@ -144,33 +140,6 @@ fn assert_equals_recount(stats: &ToolCallStatsByName, raw: &BTreeMap<String, Rec
     }
 }
 
-/// A fixture whose tools wait for `ms`; `t/away` is unreachable, `t/lost` never answers.
-async fn slow_tools_fixture(url: &str) -> ServiceFixture {
-    let tools = Tools::new(&Config::default()).with_server_executor("t", |call| slow_outcome(call).boxed());
-    ServiceFixture::with_tools(url, tools).await
-}
-
-async fn slow_outcome(call: Call) -> CallOutcome {
-    if let Some(ms) = call.arguments["ms"].as_u64() {
-        let nothing = std::future::pending::<()>();
-        drop(tokio::time::timeout(Duration::from_millis(ms), nothing).await);
-    }
-    let failed = |category, sent| {
-        let message = format!("{} will not", call.tool);
-        CallOutcome::Failed { category, message, sent, output: None, retry_after: None }
-    };
-    match call.tool.as_str() {
-        "t/no" => failed(ErrorCategory::ToolError, true),
-        "t/away" => failed(ErrorCategory::Unavailable, false),
-        "t/lost" => CallOutcome::Unknown {
-            category: ErrorCategory::Timeout,
-            message: "no answer".into(),
-            retry_after: None,
-        },
-        _ => CallOutcome::Succeeded { output: json!({ "exists": call.arguments["ms"] == 3 }) },
-    }
-}
-
 fn step(id: &str, tool: &str, ms: u64) -> Value {
     let undo = json!({ "tool": "t/undo", "arguments": { "ms": 1 } });
     json!({ "id": id, "tool": tool, "arguments": { "ms": ms }, "compensation": undo })
@@ -181,7 +150,7 @@ async fn write_history(fixture: &ServiceFixture, round: u64) {
     let probe =
         |tool: &str, ms: u64| json!({ "tool": tool, "arguments": { "ms": ms }, "happened": "output.exists" });
     let mut steps = vec![step("ok", "t/ok", round % 7), step("quick", "t/quick", 0)];
-    for (id, probed) in [("yes", probe("t/look", 3)), ("no", probe("t/look", 1)), ("blind", probe("t/no", 0))]
+    for (id, probed) in [("yes", probe("t/look", 1)), ("no", probe("t/look", 3)), ("blind", probe("t/no", 0))]
     {
         let mut lost = step(id, "t/lost", 2);
         lost["probe"] = probed;
@@ -206,7 +175,10 @@ async fn write_history(fixture: &ServiceFixture, round: u64) {
 #[test]
 fn call_stats_equal_a_recount_of_the_journal() {
     for_each_database(async |scratch| {
-        let (one, other) = (slow_tools_fixture(&scratch.url).await, slow_tools_fixture(&scratch.url).await);
+        let (one, other) = (
+            ServiceFixture::with_timed_tools(&scratch.url).await,
+            ServiceFixture::with_timed_tools(&scratch.url).await,
+        );
         for round in 0..4 {
             write_history(&one, round).await;
             assert_equals_recount(
@@ -242,7 +214,7 @@ fn call_stats_equal_a_recount_of_the_journal() {
 #[test]
 fn call_stats_survive_rebuild_and_cleanup_but_error_texts_are_erased() {
     for_each_database(async |scratch| {
-        let fixture = slow_tools_fixture(&scratch.url).await;
+        let fixture = ServiceFixture::with_timed_tools(&scratch.url).await;
         let (id, _) = fixture.run(&fixture::plan("fails", &[step("fails", "t/no", 1)]), None).await;
         let before = fixture.service.journal().tool_call_stats(None).await.unwrap();
         let error_text =

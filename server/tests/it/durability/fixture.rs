@@ -1,5 +1,7 @@
 //! A service with in-process tools, and helpers that write journals with every kind of event.
 
+use std::time::Duration;
+
 use actbook::caller::Caller;
 use actbook::config::Config;
 use actbook::service::{
@@ -35,6 +37,13 @@ impl ServiceFixture {
             on_call(&call);
             std::future::ready(call_outcome(&call)).boxed()
         });
+        Self::with_tools(url, tools).await
+    }
+
+    /// Opens the fixture with tools that take the time that a call asks for.
+    pub async fn with_timed_tools(url: &str) -> Self {
+        let tools =
+            Tools::new(&Config::default()).with_server_executor("t", |call| timed_outcome(call).boxed());
         Self::with_tools(url, tools).await
     }
 
@@ -116,6 +125,29 @@ fn call_outcome(call: &Call) -> CallOutcome {
             retry_after: None,
         },
         _ => CallOutcome::Succeeded { output: json!({ "heard": call.arguments }) },
+    }
+}
+
+/// Waits `ms` of the arguments, then answers by the tool's name; a probe finds what it looks for where `ms` is 1.
+async fn timed_outcome(call: Call) -> CallOutcome {
+    if let Some(ms) = call.arguments["ms"].as_u64().filter(|ms| *ms > 0) {
+        let nothing = std::future::pending::<()>();
+        drop(tokio::time::timeout(Duration::from_millis(ms), nothing).await);
+    }
+    let failed = |category, sent| {
+        let message = format!("{} will not", call.tool);
+        CallOutcome::Failed { category, message, sent, output: None, retry_after: None }
+    };
+    match call.tool.as_str() {
+        "t/no" => failed(ErrorCategory::ToolError, true),
+        "t/away" => failed(ErrorCategory::Unavailable, false),
+        "t/limit" => failed(ErrorCategory::RateLimited, true),
+        "t/lost" => CallOutcome::Unknown {
+            category: ErrorCategory::Timeout,
+            message: "no answer".into(),
+            retry_after: None,
+        },
+        _ => CallOutcome::Succeeded { output: json!({ "exists": call.arguments["ms"] == 1 }) },
     }
 }
 

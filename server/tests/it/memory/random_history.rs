@@ -1,13 +1,8 @@
 //! A random journal: random plans, answered by people and agents in random ways, some left open.
 
-use std::time::Duration;
-
-use actbook::config::Config;
 use actbook::service::view::{AnswerOption, QuestionKind, WaitingView};
 use actbook::service::{ActionFacts, ActionRecord, ReportedStatus};
-use actbook::tools::{Call, CallOutcome, Tools};
-use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
-use futures_util::FutureExt as _;
+use actbook_engine::policy::ExecutionStatus;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -17,35 +12,6 @@ use crate::durability::rng::SeededRng;
 const PLANS: usize = 6;
 /// After this many answers an execution is left as it is.
 const ANSWERS_MAX: usize = 12;
-
-pub async fn random_tools_fixture(url: &str) -> ServiceFixture {
-    let tools =
-        Tools::new(&Config::default()).with_server_executor("t", |call| outcome_by_tool(call).boxed());
-    ServiceFixture::with_tools(url, tools).await
-}
-
-/// Waits `ms` of the arguments, then answers by the tool's name.
-async fn outcome_by_tool(call: Call) -> CallOutcome {
-    if let Some(ms) = call.arguments["ms"].as_u64().filter(|ms| *ms > 0) {
-        let nothing = std::future::pending::<()>();
-        drop(tokio::time::timeout(Duration::from_millis(ms), nothing).await);
-    }
-    let failed = |category, sent| {
-        let message = format!("{} will not", call.tool);
-        CallOutcome::Failed { category, message, sent, output: None, retry_after: None }
-    };
-    match call.tool.as_str() {
-        "t/no" => failed(ErrorCategory::ToolError, true),
-        "t/away" => failed(ErrorCategory::Unavailable, false),
-        "t/limit" => failed(ErrorCategory::RateLimited, true),
-        "t/lost" => CallOutcome::Unknown {
-            category: ErrorCategory::Timeout,
-            message: "no answer".into(),
-            retry_after: None,
-        },
-        _ => CallOutcome::Succeeded { output: json!({ "exists": call.arguments["ms"] == 1 }) },
-    }
-}
 
 fn random_step(rng: &mut SeededRng, number: usize) -> Value {
     let id = format!("s{number}");

@@ -23,7 +23,7 @@ const HOUR_MS: i64 = 3_600_000;
 fn stats_equal_a_recount_of_the_journal() {
     for_each_database(async |scratch| {
         let mut rng = SeededRng::from_env("statistics");
-        let fixture = random_history::random_tools_fixture(&scratch.url).await;
+        let fixture = ServiceFixture::with_timed_tools(&scratch.url).await;
         let read_stats =
             async || drop(fixture.service.journal().stats(&StatsFilter::default()).await.unwrap());
         random_history::run_random_executions(&fixture, &mut rng, EXECUTIONS, read_stats).await;
