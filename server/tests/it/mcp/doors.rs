@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::agent::Agent;
+use super::elicit::journal_entries;
 use super::serve_process::ServeProcess;
 use super::undo_approvals::change_config;
 use super::{work_plan, write_step};
@@ -42,6 +43,16 @@ impl Door {
             }
             Self::Stdio(_) | Self::Http(_) => {
                 self.call("execute_plan", json!({ "plan": plan, "wait_s": 45 }));
+            }
+        }
+    }
+
+    /// Starts the plan that is saved as `work`, and waits; it may be refused.
+    fn start_saved(&mut self, sandbox: &Sandbox) {
+        match self {
+            Self::CommandLine => drop(sandbox.run(&["run", "work"])),
+            Self::Stdio(_) | Self::Http(_) => {
+                self.call("execute_plan", json!({ "plan_id": "work", "wait_s": 45 }));
             }
         }
     }
@@ -87,6 +98,8 @@ struct Cell {
     /// The config of the server's tools.
     tools: Value,
     plan: Value,
+    /// The plan is saved and run before the config has the demand, and probes then.
+    probes_before: bool,
     answer: Option<Answer>,
     /// The tool under the demand, as the server's log of calls names it.
     tool: &'static str,
@@ -111,7 +124,7 @@ fn crashes(more: Value) -> Value {
 fn cells() -> Vec<Cell> {
     let cell = |name, tools, steps: &[Value], tool, calls| {
         let plan = work_plan(steps);
-        Cell { name, tools, plan, answer: None, tool, calls, calls_of_a_person: calls }
+        Cell { name, tools, plan, probes_before: false, answer: None, tool, calls, calls_of_a_person: calls }
     };
     let approval = json!({ "approval": "required" });
     let probe = json!({ "probe": { "tool": "files/read_file", "arguments": { "path": "a.txt" }, "happened": "true" } });
@@ -127,18 +140,16 @@ fn cells() -> Vec<Cell> {
     );
     let retry =
         cell("retry under approval", json!({ "fail_times": approval }), &[fails("f")], "fail_times", 1);
+    let probed = |name, tools| {
+        let cell = cell(name, tools, &[crashes(probe.clone())], "crash", 1);
+        Cell { probes_before: true, ..cell }
+    };
     vec![
         cell("step under approval", json!({ "write_file": approval }), &[one], "write_file", 0),
         Cell { answer: Some(Answer::Undo), calls_of_a_person: 1, ..undo },
         Cell { answer: Some(Answer::Retry("f")), ..retry },
-        cell("probe under approval", json!({ "read_file": approval }), &[crashes(probe.clone())], "crash", 0),
-        cell(
-            "probe that writes",
-            json!({ "read_file": { "read_only": false } }),
-            &[crashes(probe)],
-            "crash",
-            0,
-        ),
+        probed("probe under approval", json!({ "read_file": approval })),
+        probed("probe that writes", json!({ "read_file": { "read_only": false } })),
         cell(
             "repeated though not idempotent",
             json!({ "crash": { "idempotent": false } }),
@@ -172,6 +183,10 @@ fn logged_calls(sandbox: &Sandbox, tool: &str) -> usize {
 
 fn check_cell(open: fn(&Sandbox) -> Door, cell: &Cell) {
     let sandbox = Sandbox::new();
+    if cell.probes_before {
+        open(&sandbox).start(&sandbox, &cell.plan);
+        assert_eq!(journal_entries(&sandbox, "probe_started").len(), 1, "{} without the demand", cell.name);
+    }
     change_config(&sandbox, |config| config["servers"]["files"]["tools"] = cell.tools.clone());
     let mut door = open(&sandbox);
     let (is_person, label) = match door {
@@ -179,7 +194,11 @@ fn check_cell(open: fn(&Sandbox) -> Door, cell: &Cell) {
         Door::Http(_) => (false, "http"),
         Door::CommandLine => (true, "command line"),
     };
-    door.start(&sandbox, &cell.plan);
+    if cell.probes_before {
+        door.start_saved(&sandbox);
+    } else {
+        door.start(&sandbox, &cell.plan);
+    }
     if let Some(answer) = cell.answer {
         let id = sandbox.newest();
         if let Answer::Retry(step) = answer {
@@ -190,6 +209,8 @@ fn check_cell(open: fn(&Sandbox) -> Door, cell: &Cell) {
     }
     let calls = if is_person { cell.calls_of_a_person } else { cell.calls };
     assert_eq!(logged_calls(&sandbox, cell.tool), calls, "{} at the {label}", cell.name);
+    let probes = journal_entries(&sandbox, "probe_started").len();
+    assert_eq!(probes, usize::from(cell.probes_before), "{} at the {label}", cell.name);
 }
 
 #[test]
