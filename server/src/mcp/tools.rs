@@ -169,6 +169,23 @@ pub async fn call_tool(
 mod tests {
     use super::*;
 
+    /// A tool without a line in the table would be offered to no agent.
+    #[test]
+    fn every_agent_tool_is_in_the_table() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/mcp/tools");
+        let mut tools = 0;
+        for file in std::fs::read_dir(folder).unwrap().flatten() {
+            let (path, text) = (file.path(), std::fs::read_to_string(file.path()).unwrap());
+            let module = path.file_stem().unwrap().to_str().unwrap();
+            for tool in text.lines().filter_map(|line| line.strip_prefix("impl AgentTool for ")) {
+                let line = format!("OfferedTool::new::<{module}::{}>()", tool.trim_end_matches(" {"));
+                assert!(include_str!("tools.rs").contains(&line), "`offered_tools` lacks {line}");
+                tools += 1;
+            }
+        }
+        assert_eq!(tools, offered_tools(ToolProfile::Full).len());
+    }
+
     #[test]
     fn call_variants_name_every_argument_and_no_other() {
         for tool in offered_tools(ToolProfile::Full) {
