@@ -4,6 +4,7 @@
 //! else an unknown key is refused, with its path and the nearest known name. References to the environment
 //! stay references here: only `tools` resolves them, when a call needs them.
 
+mod database;
 mod find;
 pub mod import;
 mod inherit;
@@ -25,6 +26,7 @@ use actbook_engine::plan::yaml_message;
 use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
+pub use database::{DatabaseOptions, without_password};
 pub use find::{ConfigLocation, locate_config};
 pub use inherit::InheritEnv;
 pub use mcp_servers::UnknownWord;

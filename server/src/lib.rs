@@ -115,11 +115,12 @@ pub use service::view::{
     QuestionKind, RecordView, StepProgress, StepView, WaitingView,
 };
 pub use service::{
-    ActionFacts, ActionRecord, AddedTask, Brief, Call, Decision, ExecutionFilter, Executor, ExportReport,
-    Fault, JournalFilter, NotUndoable, NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec,
-    NoteValueView, NoteView, Origin, Purpose, ReportedStatus, SavedPlan, ServerTools, TaskHistory,
-    TaskHistoryEvent, TaskSpec, TaskStatus, TaskView, ToolInfo, UndoItem, VerifyFailure, VerifyReport,
+    ActionFacts, ActionRecord, AddedTask, Brief, Decision, ExecutionFilter, ExportReport, JournalFilter,
+    NotUndoable, NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView,
+    NoteView, ReportedStatus, SavedPlan, TaskHistory, TaskHistoryEvent, TaskSpec, TaskStatus, TaskView,
+    UndoItem, VerifyFailure, VerifyReport,
 };
+pub use tools::{Call, Executor, Fault, Origin, Purpose, ServerTools, ToolInfo};
 
 pub use actbook_engine::analysis::PlanCheck;
 pub use actbook_engine::id::{ExecutionId, PlanId, StepId};

@@ -49,21 +49,15 @@ use actbook_engine::id::TenantId;
 
 use tokio::sync::OnceCell;
 
-use crate::config::{Authority, Config, TaskPlanRule};
+use crate::config::{Authority, Config, DatabaseOptions, TaskPlanRule};
 use crate::error::Error;
 use crate::ledger::{Ledger, PlanCache};
 use crate::notify::Notifier;
 use crate::runner::Runner;
 use crate::store::{DEFAULT_TENANT, Db};
-use crate::tools::Tools;
+use crate::tools::{Executor, Tools};
 
 pub use crate::ledger::DriveState;
-pub use crate::store::executions::ExecutionFilter;
-pub use crate::store::{DatabaseOptions, without_password};
-pub use crate::tools::{
-    Call, CircuitState, Executor, Fault, Origin, Purpose, ServerState, ServerTools, ToolInfo, escape_hidden,
-    kill_child_processes,
-};
 pub use actbook_engine::event::ReportedStatus;
 pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, UndoItem};
 pub use actbook_engine::task::TaskStatus;
@@ -75,8 +69,8 @@ pub use context::{
 };
 pub use entries::JournalFilter;
 pub use executions::{
-    Driver, ExecutionWatcher, Executions, FoundExecution, RegisteredNode, StartedExecution, StepSnapshot,
-    WaitingExecutions,
+    Driver, ExecutionFilter, ExecutionWatcher, Executions, FoundExecution, RegisteredNode, StartedExecution,
+    StepSnapshot, WaitingExecutions,
 };
 pub use export::{ExportReport, verify_file};
 pub use figures::{

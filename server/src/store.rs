@@ -3,7 +3,6 @@
 //! `db` wraps the two drivers; `dialect` holds the statements that differ between them; the other modules
 //! define, table by table, the reads (`Select`) and the writes (`Statement`).
 
-mod address;
 pub mod call_stats;
 pub mod calls;
 pub mod db;
@@ -29,8 +28,7 @@ mod value;
 
 use actbook_engine::id::TenantId;
 
-pub use address::without_password;
-pub use db::{Appender, DatabaseOptions, Db, run_blocking};
+pub use db::{Appender, Db, run_blocking};
 pub use dialect::Dialect;
 pub use error::Error;
 pub use journal::{Appended, Batch, Entry, JournalHead};

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use actbook::caller::Caller;
-use actbook::config::Config;
-use actbook::service::{ActionFacts, ActionRecord, DatabaseOptions, JournalFilter, Service, StatsFilter};
+use actbook::config::{Config, DatabaseOptions};
+use actbook::service::{ActionFacts, ActionRecord, JournalFilter, Service, StatsFilter};
 use serde_json::{Value, json};
 
 use crate::mcp_calls::{BenchServer, record_calls, time_calls};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use actbook::config::Config;
+use actbook::config::{Config, DatabaseOptions};
 use actbook::mcp::http::{self, ListenConfig};
 use actbook::mcp::{McpEndpoint, SessionHandler, ToolProfile};
-use actbook::service::{DatabaseOptions, Service};
+use actbook::service::Service;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,

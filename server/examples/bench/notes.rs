@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use actbook::caller::Caller;
-use actbook::config::Config;
-use actbook::service::{DatabaseOptions, NoteOwnerRef, NoteSpec, Service};
+use actbook::config::{Config, DatabaseOptions};
+use actbook::service::{NoteOwnerRef, NoteSpec, Service};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use actbook::caller::Caller;
-use actbook::config::Config;
+use actbook::config::{Config, DatabaseOptions};
 use actbook::service::{BackgroundDriver, Service};
-use actbook::store::DatabaseOptions;
 use actbook::tools::{CallOutcome, Tools};
 use actbook_engine::policy::ExecutionStatus;
 use futures_util::FutureExt;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use actbook::caller::Caller;
-use actbook::config::Config;
-use actbook::service::{DatabaseOptions, Service};
+use actbook::config::{Config, DatabaseOptions};
+use actbook::service::Service;
 use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use actbook::config::Config;
+use actbook::config::{Config, DatabaseOptions};
 use actbook::error::{CommandLineCode, DocumentKind, Error};
-use actbook::service::DatabaseOptions;
 use actbook::service::view::ExecutionView;
 use actbook_engine::policy::ExecutionStatus;
 use serde_json::json;

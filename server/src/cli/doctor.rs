@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use actbook::config::UnknownWord;
 use actbook::error::Error;
-use actbook::service::ServerState;
+use actbook::tools::ServerState;
 use futures_util::future::join_all;
 use serde::Serialize;
 

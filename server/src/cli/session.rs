@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use actbook::caller::Caller;
-use actbook::config::Config;
+use actbook::config::{Config, DatabaseOptions, without_password};
 use actbook::error::{CommandLineCode, Error};
-use actbook::service::{DatabaseOptions, Service, without_password};
+use actbook::service::Service;
 
 use super::args::CommonArgs;
 use super::output::Output;

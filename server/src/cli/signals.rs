@@ -93,7 +93,7 @@ fn deliver(signal: StopSignal) {
 /// Kills the child processes and exits at once, with the exit code that shells report for this signal.
 pub fn end_process(signal: StopSignal) -> ! {
     Output::finish_drawing();
-    actbook::service::kill_child_processes();
+    actbook::tools::kill_child_processes();
     std::process::exit(match signal {
         StopSignal::Interrupt => 130,
         StopSignal::Terminate => 143,

@@ -23,7 +23,7 @@ pub async fn stats(session: &Session, args: args::StatsArgs) -> CommandResult {
         until: args.until,
         plan: args.plan,
         task: args.task,
-        within: args.project,
+        project: args.project,
     };
     let stats = session.service.journal().stats(&filter).await?;
     let output = &session.output;

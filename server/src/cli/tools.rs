@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use actbook::error::{CommandLineCode, Error};
-use actbook::service::{
-    ServerTools, ToolCallStats, ToolCallStatsByName, ToolInfo, ToolPolicyView, escape_hidden,
-};
+use actbook::service::{ToolCallStats, ToolCallStatsByName, ToolPolicyView};
+use actbook::tools::{ServerTools, ToolInfo, escape_hidden};
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::Outcome;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use actbook::config::{
     TemplatePart, is_secret_name, locate_config, resolve_program,
 };
 use actbook::error::{CommandLineCode, Error};
-use actbook::service::escape_hidden;
+use actbook::tools::escape_hidden;
 use serde_json::{Value, json};
 
 use super::args::{CommonArgs, TrustArgs};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::Client;
 use crate::caller::Caller;
-use crate::config::Config;
+use crate::config::{Config, DatabaseOptions};
 use crate::error::Error;
-use crate::service::{DatabaseOptions, Executor, Service};
+use crate::service::Service;
+use crate::tools::Executor;
 
 /// Everything a [`Client`] is opened with; made by [`Client::builder`].
 #[derive(Debug)]

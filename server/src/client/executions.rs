@@ -9,8 +9,9 @@ use crate::error::Error;
 use crate::service::view::{EntryView, ExecutionSummary, ExecutionView, PlanView};
 use crate::service::{
     ActionFacts, ActionRecord, Brief, Decision, DriveState, ExecutionFilter, ExportReport, FoundExecution,
-    JournalFilter, RecordResult, SavedPlan, ServerTools, VerifyReport,
+    JournalFilter, RecordResult, SavedPlan, VerifyReport,
 };
+use crate::tools::ServerTools;
 
 /// The execution right after a command; it goes on in the background, and [`Client::wait`] returns what came
 /// of it.

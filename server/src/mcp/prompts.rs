@@ -13,7 +13,8 @@ use super::cures;
 use super::request::AgentRequest;
 use super::tools::agenda_text;
 use crate::error::Error;
-use crate::service::{Service, ToolInfo, quote};
+use crate::service::{Service, quote};
+use crate::tools::ToolInfo;
 
 const TOOLS_SHOWN_MAX: usize = 40;
 /// The best matching tools, which are shown with their schemas.

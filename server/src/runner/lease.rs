@@ -142,7 +142,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("book.db").display());
         let (db, node) = (
-            Db::open(&url, store::DatabaseOptions::default()).await.unwrap(),
+            Db::open(&url, Default::default()).await.unwrap(),
             NodeLock::acquire(folder.path()).unwrap(),
         );
         let (renewed, lease) = watch::channel(Lease::acquire(&db, &node).await.unwrap());

@@ -63,7 +63,7 @@ impl Executions<'_> {
         let mut items = Vec::new();
         let mut more = BTreeMap::new();
         for status in OPEN_STATUSES {
-            let filter = executions::ExecutionFilter { status: Some(status), ..Default::default() };
+            let filter = executions::ExecutionRowFilter { status: Some(status), ..Default::default() };
             let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, COUNTED_MAX)
                 .all(&self.0.db)
                 .await?;
@@ -75,7 +75,7 @@ impl Executions<'_> {
                 more.insert(status.to_string(), (rows.len() - listed) as u64);
             }
         }
-        let all = executions::ExecutionFilter::default();
+        let all = executions::ExecutionRowFilter::default();
         let waiting =
             executions::waiting_after_end(self.0.tenant, self.0.boundary(), &all, LISTED_MAX as u64);
         for row in waiting.all(&self.0.db).await? {

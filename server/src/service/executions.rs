@@ -10,7 +10,7 @@ use actbook_engine::event::PlanRef;
 use actbook_engine::execution::{Brief, Command, Execution};
 use actbook_engine::id::{ExecutionId, NodeId, StepId, StreamId};
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepStatus};
 use actbook_engine::refusal::Refusal;
 use actbook_engine::tool_policy::ToolPolicies;
 use serde::Serialize;
@@ -32,6 +32,28 @@ use crate::store::{self, executions, plans};
 const ORPHAN_CANDIDATES_MAX: u64 = 200;
 /// At most this many executions of one status are counted as waiting.
 const WAITING_COUNTED_MAX: u64 = 10_000;
+
+/// Which executions to list. A field that is not set does not filter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecutionFilter {
+    pub status: Option<ExecutionStatus>,
+    /// A plan's id or name.
+    pub plan: Option<String>,
+    pub task: Option<String>,
+    pub project: Option<String>,
+    /// An actor with entries in the execution; a name without a colon means a person.
+    pub actor: Option<String>,
+    /// Of a step that ended failed or unknown.
+    pub category: Option<ErrorCategory>,
+    /// Earliest start, in milliseconds since 1970.
+    pub since: Option<i64>,
+    /// Starts before this, in milliseconds since 1970.
+    pub until: Option<i64>,
+    /// Each must occur in the id, the plan's name or the task, ignoring case.
+    pub words: Vec<String>,
+    /// Cursor of the next page: the stream of the last execution shown.
+    pub before: Option<u64>,
+}
 
 /// The result of starting an execution.
 #[derive(Debug)]
@@ -139,11 +161,7 @@ impl Executions<'_> {
     }
 
     /// Executions that match, newest first.
-    pub async fn list(
-        self,
-        filter: &executions::ExecutionFilter,
-        limit: u64,
-    ) -> Result<Vec<ExecutionSummary>, Error> {
+    pub async fn list(self, filter: &ExecutionFilter, limit: u64) -> Result<Vec<ExecutionSummary>, Error> {
         let filter = self.resolve_filter(filter).await?;
         let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, limit).all(&self.0.db).await?;
         let mut digests = BTreeMap::new();
@@ -161,21 +179,32 @@ impl Executions<'_> {
     }
 
     /// The store's filter, after the projection is up to date that it may need.
-    async fn resolve_filter(
-        self,
-        filter: &executions::ExecutionFilter,
-    ) -> Result<executions::ExecutionFilter, Error> {
+    async fn resolve_filter(self, filter: &ExecutionFilter) -> Result<executions::ExecutionRowFilter, Error> {
         check_word_count(&filter.words)?;
         if filter.actor.is_some() || filter.category.is_some() {
             ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
         }
-        let actor = filter.actor.as_deref().map(qualify_actor);
-        Ok(executions::ExecutionFilter { actor, ..filter.clone() })
+        let ExecutionFilter { status, plan, task, project, actor, category, since, until, words, before } =
+            filter.clone();
+        let actor = actor.as_deref().map(qualify_actor);
+        let filter = executions::ExecutionRowFilter {
+            status,
+            plan,
+            task,
+            project,
+            actor,
+            category,
+            since,
+            until,
+            words,
+            before,
+        };
+        Ok(filter)
     }
 
     /// The executions that pass the filter and need a person, whatever page a list shows.
-    pub async fn waiting(self, filter: &executions::ExecutionFilter) -> Result<WaitingExecutions, Error> {
-        let filter = executions::ExecutionFilter { before: None, ..self.resolve_filter(filter).await? };
+    pub async fn waiting(self, filter: &ExecutionFilter) -> Result<WaitingExecutions, Error> {
+        let filter = executions::ExecutionRowFilter { before: None, ..self.resolve_filter(filter).await? };
         let mut waiting = WaitingExecutions::default();
         for status in [
             ExecutionStatus::Blocked,
@@ -186,7 +215,7 @@ impl Executions<'_> {
             if filter.status.is_some_and(|wanted| wanted != status) {
                 continue;
             }
-            let filter = executions::ExecutionFilter { status: Some(status), ..filter.clone() };
+            let filter = executions::ExecutionRowFilter { status: Some(status), ..filter.clone() };
             let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, WAITING_COUNTED_MAX)
                 .all(&self.0.db)
                 .await?;
@@ -310,7 +339,7 @@ impl Executions<'_> {
     pub async fn list_orphaned(self) -> Result<Vec<String>, Error> {
         let mut orphaned = Vec::new();
         for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {
-            let filter = executions::ExecutionFilter { status: Some(status), ..Default::default() };
+            let filter = executions::ExecutionRowFilter { status: Some(status), ..Default::default() };
             for row in executions::list(self.0.tenant, self.0.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
                 .all(&self.0.db)
                 .await?

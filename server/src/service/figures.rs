@@ -12,8 +12,7 @@ use super::stats::ToolCallStats;
 use super::view::format_time;
 use crate::error::Error;
 use crate::ledger;
-pub use crate::store::figures::StatsFilter;
-use crate::store::figures::{self, Percentiles, Retries};
+use crate::store::figures::{self, Percentiles, Retries, StatsRowFilter};
 
 /// At most this many of the longest steps are listed.
 const LONGEST_STEPS_MAX: u64 = 10;
@@ -25,6 +24,19 @@ const MONDAY_OFFSET_MS: i64 = 3 * DAY_MS;
 /// A chart has at most about this many periods; a longer span is divided into longer periods.
 const PERIODS_MAX: i64 = 60;
 const MILLION: f64 = 1_000_000.0;
+
+/// Which executions to compute statistics from. A field that is not set does not filter.
+#[derive(Clone, Debug, Default)]
+pub struct StatsFilter {
+    /// Earliest start, in milliseconds since 1970.
+    pub since: Option<i64>,
+    /// Starts before this, in milliseconds since 1970.
+    pub until: Option<i64>,
+    /// A plan's id or name.
+    pub plan: Option<String>,
+    pub task: Option<String>,
+    pub project: Option<String>,
+}
 
 /// All statistics of one filter.
 #[serde_with::skip_serializing_none]
@@ -180,8 +192,9 @@ impl Journal<'_> {
     /// All statistics of what a filter selects, within the boundary.
     pub async fn stats(self, filter: &StatsFilter) -> Result<Stats, Error> {
         ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
-        let within = self.0.owned_boundary().or_else(|| filter.within.clone());
-        let filter = &StatsFilter { within, ..filter.clone() };
+        let StatsFilter { since, until, plan, task, project } = filter.clone();
+        let within = self.0.owned_boundary().or(project);
+        let filter = &StatsRowFilter { since, until, plan, task, within };
         let (db, tenant) = (&self.0.db, self.0.tenant);
         let retries = figures::retries(tenant, filter).first(db).await?.unwrap_or_default();
         let failures = figures::trouble_counts(tenant, filter).all(db).await?.into_iter();
@@ -203,7 +216,7 @@ impl Journal<'_> {
         })
     }
 
-    async fn execution_figures(self, filter: &StatsFilter) -> Result<ExecutionFigures, Error> {
+    async fn execution_figures(self, filter: &StatsRowFilter) -> Result<ExecutionFigures, Error> {
         let span = figures::start_range(self.0.tenant, filter).first(&self.0.db).await?.flatten();
         let every = PeriodLength::for_span(span.map_or(0, |(first, last)| last - first));
         let (period_ms, shift_ms) = every.length_and_offset_ms();
@@ -230,7 +243,7 @@ impl Journal<'_> {
         Ok(ExecutionFigures { total: by_status.values().sum(), by_status, success_rate, every, over_time })
     }
 
-    async fn plan_figures(self, filter: &StatsFilter) -> Result<Vec<PlanFigures>, Error> {
+    async fn plan_figures(self, filter: &StatsRowFilter) -> Result<Vec<PlanFigures>, Error> {
         let took =
             percentiles_by_name(figures::percentiles_of_plans(self.0.tenant, filter).all(&self.0.db).await?);
         let plans = figures::plan_counts(self.0.tenant, filter).all(&self.0.db).await?.into_iter();
@@ -247,7 +260,7 @@ impl Journal<'_> {
             .collect())
     }
 
-    async fn tool_figures(self, filter: &StatsFilter) -> Result<Vec<ToolFigures>, Error> {
+    async fn tool_figures(self, filter: &StatsRowFilter) -> Result<Vec<ToolFigures>, Error> {
         let tools = self.read_tool_call_stats(filter).await?.tools.into_iter();
         Ok(tools
             .map(|(tool, stats)| ToolFigures {
@@ -258,7 +271,7 @@ impl Journal<'_> {
             .collect())
     }
 
-    async fn wait_figures(self, filter: &StatsFilter) -> Result<Vec<WaitFigures>, Error> {
+    async fn wait_figures(self, filter: &StatsRowFilter) -> Result<Vec<WaitFigures>, Error> {
         let took =
             percentiles_by_name(figures::percentiles_of_waits(self.0.tenant, filter).all(&self.0.db).await?);
         let waits = figures::wait_counts(self.0.tenant, filter).all(&self.0.db).await?.into_iter();

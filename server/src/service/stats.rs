@@ -11,7 +11,7 @@ use super::journal::Journal;
 use super::view::format_time;
 use crate::error::Error;
 use crate::ledger;
-use crate::store::figures::{self, StatsFilter};
+use crate::store::figures::{self, StatsRowFilter};
 use crate::store::payloads;
 
 /// Statistics of the calls of one tool, or of all tools of a server.
@@ -61,13 +61,14 @@ impl Journal<'_> {
     pub async fn tool_call_stats(self, since_ms: Option<i64>) -> Result<ToolCallStatsByName, Error> {
         ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
         let within = Some(self.0.project().to_owned());
-        self.read_tool_call_stats(&StatsFilter { since: since_ms, within, ..StatsFilter::default() }).await
+        self.read_tool_call_stats(&StatsRowFilter { since: since_ms, within, ..StatsRowFilter::default() })
+            .await
     }
 
     /// Reads the statistics from the projections as they are, without bringing them up to date.
     pub(super) async fn read_tool_call_stats(
         self,
-        filter: &StatsFilter,
+        filter: &StatsRowFilter,
     ) -> Result<ToolCallStatsByName, Error> {
         let mut stats = ToolCallStatsByName::default();
         for count in figures::call_counts(self.0.tenant, filter).all(&self.0.db).await? {
@@ -88,7 +89,7 @@ impl Journal<'_> {
     /// Adds the last error of each tool and each server.
     async fn add_last_errors(
         self,
-        filter: &StatsFilter,
+        filter: &StatsRowFilter,
         stats: &mut ToolCallStatsByName,
     ) -> Result<(), Error> {
         for found in figures::last_errors(self.0.tenant, filter).all(&self.0.db).await? {

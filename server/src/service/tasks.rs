@@ -261,7 +261,7 @@ impl Tasks<'_> {
 
     /// The progress of a plan's newest execution that belongs to `task` or to no task.
     async fn load_plan_progress(self, plan: &str, task: Option<&str>) -> Result<PlanProgress, Error> {
-        let filter = executions::ExecutionFilter { plan: Some(plan.to_owned()), ..Default::default() };
+        let filter = executions::ExecutionRowFilter { plan: Some(plan.to_owned()), ..Default::default() };
         let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, STATUS_EXECUTIONS_MAX)
             .all(&self.0.db)
             .await?;
@@ -283,7 +283,7 @@ impl Tasks<'_> {
 
     /// The status of a task derived from its open executions. `None`: it has none.
     async fn status_from_executions(self, row: &tasks::TaskRow) -> Result<Option<DerivedTaskStatus>, Error> {
-        let filter = executions::ExecutionFilter { task: Some(row.id.clone()), ..Default::default() };
+        let filter = executions::ExecutionRowFilter { task: Some(row.id.clone()), ..Default::default() };
         let within = self.0.boundary().or(row.project.as_deref());
         let rows =
             executions::list(self.0.tenant, within, &filter, STATUS_EXECUTIONS_MAX).all(&self.0.db).await?;

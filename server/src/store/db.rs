@@ -17,19 +17,13 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
 use super::journal::decode_head;
-use super::{Appended, Batch, Dialect, Error, JournalHead, Row, SqlValue, Statement, without_password};
+use super::{Appended, Batch, Dialect, Error, JournalHead, Row, SqlValue, Statement};
+use crate::config::{DatabaseOptions, without_password};
 
 /// Rows per chunk that a streaming read sends to its visitor.
 const CHUNK_ROWS: usize = 256;
 /// Chunks buffered between a streaming read and its visitor.
 const CHUNKS_BUFFERED_MAX: usize = 2;
-
-/// How to open a database.
-#[derive(Debug, Clone, Default)]
-pub struct DatabaseOptions {
-    /// Accept a PostgreSQL server that acknowledges a commit before it is synced to disk.
-    pub unsafe_durability: bool,
-}
 
 /// An open, migrated database. Clones share its connections.
 #[derive(Debug, Clone)]

@@ -53,7 +53,7 @@ fn of_file(file: &Option<String>) -> String {
 impl Error {
     /// Adds the file name to a `DiskFull` or `ReadOnly` error; returns other errors unchanged.
     pub(super) fn with_file(self, file: &std::path::Path) -> Self {
-        let name = Some(super::without_password(&file.to_string_lossy()));
+        let name = Some(crate::config::without_password(&file.to_string_lossy()));
         match self {
             Self::DiskFull { .. } => Self::DiskFull { file: name },
             Self::ReadOnly { .. } => Self::ReadOnly { file: name },

@@ -209,7 +209,7 @@ fn by_id_prefix(tenant: TenantId, within: Option<&str>, prefix: &str) -> Select<
 
 /// Which executions to list. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ExecutionFilter {
+pub struct ExecutionRowFilter {
     pub status: Option<ExecutionStatus>,
     /// A plan's id or name.
     pub plan: Option<String>,
@@ -268,7 +268,7 @@ macro_rules! list_sql {
 fn list_params(
     tenant: TenantId,
     within: Option<&str>,
-    filter: &ExecutionFilter,
+    filter: &ExecutionRowFilter,
     limit: u64,
 ) -> Vec<SqlValue> {
     let (since, until) = (filter.since.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX));
@@ -287,7 +287,7 @@ fn list_params(
 pub fn list(
     tenant: TenantId,
     within: Option<&str>,
-    filter: &ExecutionFilter,
+    filter: &ExecutionRowFilter,
     limit: u64,
 ) -> Select<ExecutionRow> {
     // Separate texts, so that the planner uses the index by task, by status or by `look_again_at`.
@@ -351,7 +351,7 @@ pub fn due_by(tenant: TenantId, now_ms: i64, limit: u64) -> Select<ExecutionRow>
 pub fn waiting_after_end(
     tenant: TenantId,
     within: Option<&str>,
-    filter: &ExecutionFilter,
+    filter: &ExecutionRowFilter,
     limit: u64,
 ) -> Select<ExecutionRow> {
     let mut params = list_params(tenant, within, filter, limit);

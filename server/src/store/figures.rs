@@ -9,7 +9,7 @@ use super::{Error, Row, Select, SqlValue};
 
 /// Which executions to compute statistics from. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StatsFilter {
+pub struct StatsRowFilter {
     /// Earliest start, in epoch milliseconds.
     pub since: Option<i64>,
     /// Starts before this, in epoch milliseconds.
@@ -21,7 +21,7 @@ pub struct StatsFilter {
     pub within: Option<String>,
 }
 
-impl StatsFilter {
+impl StatsRowFilter {
     /// The parameters `$1` to `$6` of `execution_filter!` and `row_filter!`.
     fn params(&self, tenant: TenantId) -> Vec<SqlValue> {
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
@@ -31,7 +31,7 @@ impl StatsFilter {
     }
 }
 
-/// Restricts rows of `executions` by a `StatsFilter`.
+/// Restricts rows of `executions` by a `StatsRowFilter`.
 macro_rules! execution_filter {
     () => {
         concat!(
@@ -42,7 +42,7 @@ macro_rules! execution_filter {
     };
 }
 
-/// Restricts rows that have their execution's stream and a time column of their own by a `StatsFilter`.
+/// Restricts rows that have their execution's stream and a time column of their own by a `StatsRowFilter`.
 macro_rules! row_filter {
     ($at:literal) => {
         concat!(
@@ -105,7 +105,7 @@ fn decode_percentiles(mut row: Row) -> Result<Percentiles, Error> {
 }
 
 /// Start of the first and of the last execution, in epoch milliseconds. None: no execution passes.
-pub fn start_range(tenant: TenantId, filter: &StatsFilter) -> Select<Option<(i64, i64)>> {
+pub fn start_range(tenant: TenantId, filter: &StatsRowFilter) -> Select<Option<(i64, i64)>> {
     Select::new(
         concat!("SELECT MIN(started_at), MAX(started_at) FROM executions WHERE ", execution_filter!()),
         filter.params(tenant),
@@ -125,7 +125,7 @@ pub struct StartedCount {
 /// Counts executions by start period and status. `shift_ms` moves the beginning of every period.
 pub fn started_per_period(
     tenant: TenantId,
-    filter: &StatsFilter,
+    filter: &StatsRowFilter,
     period_ms: i64,
     shift_ms: i64,
 ) -> Select<StartedCount> {
@@ -155,7 +155,7 @@ pub struct PlanCount {
 }
 
 /// Counts executions by plan; the plan with the most comes first.
-pub fn plan_counts(tenant: TenantId, filter: &StatsFilter) -> Select<PlanCount> {
+pub fn plan_counts(tenant: TenantId, filter: &StatsRowFilter) -> Select<PlanCount> {
     Select::new(
         concat!(
             "SELECT plan, plan_name, COUNT(*), COUNT(ended_at), \
@@ -177,7 +177,7 @@ pub fn plan_counts(tenant: TenantId, filter: &StatsFilter) -> Select<PlanCount> 
 }
 
 /// Percentiles by plan of the time from start to end, waiting included.
-pub fn percentiles_of_plans(tenant: TenantId, filter: &StatsFilter) -> Select<Percentiles> {
+pub fn percentiles_of_plans(tenant: TenantId, filter: &StatsRowFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "plan",
@@ -201,7 +201,7 @@ pub struct CallCount {
 }
 
 /// Counts ended calls by tool, outcome and category. Calls that agents made are left out.
-pub fn call_counts(tenant: TenantId, filter: &StatsFilter) -> Select<CallCount> {
+pub fn call_counts(tenant: TenantId, filter: &StatsRowFilter) -> Select<CallCount> {
     Select::new(
         concat!(
             "SELECT server, tool, outcome, category, COUNT(*) FROM calls \
@@ -223,7 +223,7 @@ pub fn call_counts(tenant: TenantId, filter: &StatsFilter) -> Select<CallCount> 
 }
 
 /// Percentiles by tool of the duration of calls that were sent and seen to end.
-pub fn percentiles_of_tools(tenant: TenantId, filter: &StatsFilter) -> Select<Percentiles> {
+pub fn percentiles_of_tools(tenant: TenantId, filter: &StatsRowFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "tool",
@@ -237,7 +237,7 @@ pub fn percentiles_of_tools(tenant: TenantId, filter: &StatsFilter) -> Select<Pe
 }
 
 /// Percentiles by server of the duration of calls that were sent and seen to end.
-pub fn percentiles_of_servers(tenant: TenantId, filter: &StatsFilter) -> Select<Percentiles> {
+pub fn percentiles_of_servers(tenant: TenantId, filter: &StatsRowFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "server",
@@ -262,7 +262,7 @@ pub struct LastErrorRow {
 }
 
 /// The last error of each tool.
-pub fn last_errors(tenant: TenantId, filter: &StatsFilter) -> Select<LastErrorRow> {
+pub fn last_errors(tenant: TenantId, filter: &StatsRowFilter) -> Select<LastErrorRow> {
     Select::new(
         concat!(
             "SELECT tool, started_at, outcome, category, said FROM (\
@@ -297,7 +297,7 @@ pub struct Retries {
 }
 
 /// Counts retried steps.
-pub fn retries(tenant: TenantId, filter: &StatsFilter) -> Select<Retries> {
+pub fn retries(tenant: TenantId, filter: &StatsRowFilter) -> Select<Retries> {
     Select::new(
         concat!(
             "SELECT COUNT(*), CAST(COALESCE(SUM(tries - 1), 0) AS BIGINT), \
@@ -320,7 +320,7 @@ pub struct TroubleCount {
 }
 
 /// Counts failed and unknown steps by category; the most frequent comes first.
-pub fn trouble_counts(tenant: TenantId, filter: &StatsFilter) -> Select<TroubleCount> {
+pub fn trouble_counts(tenant: TenantId, filter: &StatsRowFilter) -> Select<TroubleCount> {
     Select::new(
         concat!(
             "SELECT category, COUNT(*) FILTER (WHERE outcome = 'failed'), \
@@ -346,7 +346,7 @@ pub struct WaitCount {
 }
 
 /// Counts questions to people by kind.
-pub fn wait_counts(tenant: TenantId, filter: &StatsFilter) -> Select<WaitCount> {
+pub fn wait_counts(tenant: TenantId, filter: &StatsRowFilter) -> Select<WaitCount> {
     Select::new(
         concat!(
             "SELECT kind, COUNT(took_ms), COUNT(*) FILTER (WHERE took_ms IS NULL), \
@@ -369,7 +369,7 @@ pub fn wait_counts(tenant: TenantId, filter: &StatsFilter) -> Select<WaitCount> 
 }
 
 /// Percentiles by kind of the time that answered questions waited.
-pub fn percentiles_of_waits(tenant: TenantId, filter: &StatsFilter) -> Select<Percentiles> {
+pub fn percentiles_of_waits(tenant: TenantId, filter: &StatsRowFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!("kind", "took_ms", "waits WHERE took_ms IS NOT NULL", row_filter!("asked_at")),
         filter.params(tenant),
@@ -393,7 +393,7 @@ pub struct SlowestStep {
 }
 
 /// The steps with the slowest attempts, slowest first.
-pub fn slowest_steps(tenant: TenantId, filter: &StatsFilter, limit: u64) -> Select<SlowestStep> {
+pub fn slowest_steps(tenant: TenantId, filter: &StatsRowFilter, limit: u64) -> Select<SlowestStep> {
     let mut params = filter.params(tenant);
     params.push(limit.into());
     Select::new(
@@ -434,7 +434,7 @@ pub struct ClaimCount {
 }
 
 /// Counts agents' claims by confidence band.
-pub fn claim_counts(tenant: TenantId, filter: &StatsFilter) -> Select<ClaimCount> {
+pub fn claim_counts(tenant: TenantId, filter: &StatsRowFilter) -> Select<ClaimCount> {
     Select::new(
         concat!(
             "SELECT CASE WHEN confidence >= 900000 THEN 9 ELSE confidence / 100000 END, COUNT(*), \

@@ -10,9 +10,8 @@ mod rows;
 
 use actbook_engine::id::{StreamId, TenantId};
 
-use actbook::store::{
-    Appended, Appender, Batch, DatabaseOptions, Db, Entry, Error, JournalHead, Statement, journal,
-};
+use actbook::config::DatabaseOptions;
+use actbook::store::{Appended, Appender, Batch, Db, Entry, Error, JournalHead, Statement, journal};
 
 use crate::postgres::PostgresDatabase;
 

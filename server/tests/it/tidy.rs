@@ -38,6 +38,7 @@ fn rooms_name_only_the_rooms_they_may() {
         ("server/src/tools/http.rs", "use crate::{config, service::Intent};"),
         ("server/src/notify.rs", "use super::ledger;"),
         ("server/src/cli/show.rs", "use actbook::{error::Error, store::journal};"),
+        ("server/src/cli/show.rs", "use actbook::tools::{ToolInfo, Tools};"),
         ("engine/src/event.rs", "use crate::execution::Execution;"),
         ("engine/src/attic.rs", "//! a module that no table knows"),
         ("server/src/attic.rs", "//! a room that no table knows"),
@@ -46,6 +47,7 @@ fn rooms_name_only_the_rooms_they_may() {
         ("server/src/ledger.rs", "use crate::{notify, store::{journal, web}};"),
         ("server/src/store/plans.rs", "// crate::ledger is above us\nuse crate::store::db;"),
         ("server/src/main.rs", "use crate::store::db;"),
+        ("server/src/cli/show.rs", "use actbook::tools::{ToolInfo, escape_hidden};"),
     ];
     check(rooms::arrows, &bad, &good);
 }

@@ -13,7 +13,8 @@ use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
 use crate::mcp::request::AgentRequest;
 use crate::mcp::text::{AnswerText, Suggestion};
-use crate::service::{ServerTools, ToolInfo, quote};
+use crate::service::quote;
+use crate::tools::{ServerTools, ToolInfo};
 
 /// If more tools match, only their names and descriptions are shown, and a search narrows them down.
 const SCHEMAS_MAX: usize = 15;

@@ -15,8 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::Config;
 
-use super::{ChunkSender, DatabaseOptions};
-use crate::store::{Error, Row, SqlValue, Statement, without_password};
+use super::ChunkSender;
+use crate::config::{DatabaseOptions, without_password};
+use crate::store::{Error, Row, SqlValue, Statement};
 use connection::PgConnection;
 
 pub use append::PostgresAppender;

@@ -18,7 +18,8 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 
 use super::placeholders::to_sqlite_placeholders;
 use super::{CHUNK_ROWS, ChunkSender};
-use crate::store::{Error, Row, SqlValue, Statement, without_password};
+use crate::config::without_password;
+use crate::store::{Error, Row, SqlValue, Statement};
 
 use writer::Writer;
 

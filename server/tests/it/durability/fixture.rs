@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use actbook::caller::Caller;
-use actbook::config::Config;
+use actbook::config::{Config, DatabaseOptions};
 use actbook::service::{
     self, ActionFacts, ActionRecord, Executions, ReportedStatus, Service, StartedExecution,
 };
-use actbook::store::DatabaseOptions;
 use actbook::tools::{Call, CallOutcome, Tools};
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
 use futures_util::FutureExt as _;

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use actbook::store::{DatabaseOptions, Db, journal, payloads};
+use actbook::config::DatabaseOptions;
+use actbook::store::{Db, journal, payloads};
 
 use super::fixture::{self, ServiceFixture};
 use super::helper_process;

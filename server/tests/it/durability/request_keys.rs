@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use actbook::config::Config;
+use actbook::config::{Config, DatabaseOptions};
 use actbook::ledger::{
     CommandRequest, Error, KeyedReply, KeyedRequest, Ledger, LedgerRequest, PublicId, RequestKey,
     SavePlanReply, SavePlanRequest, StartRequest,
 };
 use actbook::notify::Notifier;
 use actbook::service::SavedPlan;
-use actbook::store::{DatabaseOptions, Db, executions};
+use actbook::store::{Db, executions};
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, StartContext};
 use actbook_engine::id::{ExecutionId, PlanId, StreamId};

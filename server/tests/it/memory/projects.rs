@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use actbook::caller::Caller;
-use actbook::config::Config;
+use actbook::config::{Config, DatabaseOptions};
 use actbook::ledger::{Ledger, SetNoteRequest, SetTasksRequest};
 use actbook::notify::Notifier;
-use actbook::service::{DatabaseOptions, NoteFilter, NoteSpec, Service, StatsFilter, TaskSpec};
+use actbook::service::{NoteFilter, NoteSpec, Service, StatsFilter, TaskSpec};
 use actbook::store::tokenizer::NoteTokens;
 use actbook_engine::note::Note;
 use actbook_engine::task::Task;

@@ -1,6 +1,7 @@
 //! Opening: concurrent opens create the schema once, and foreign databases and unsafe servers are refused.
 
-use actbook::store::{DatabaseOptions, Db, Error, Statement};
+use actbook::config::DatabaseOptions;
+use actbook::store::{Db, Error, Statement};
 
 use super::{Kind, create_storage, head, open, run_on};
 use crate::postgres;

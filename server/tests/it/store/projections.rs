@@ -109,7 +109,7 @@ fn executions_outside_the_project_boundary_are_not_found() {
         assert_eq!(found(Some("b"), "ab3").await, PrefixMatch::One(rows[2].clone()), "older than projects");
         let listed = async |within: Option<&str>, project: Option<&str>| {
             let filter =
-                executions::ExecutionFilter { project: project.map(str::to_owned), ..Default::default() };
+                executions::ExecutionRowFilter { project: project.map(str::to_owned), ..Default::default() };
             let rows = executions::list(TENANT, within, &filter, 10).all(db).await.unwrap();
             rows.iter().map(|row| row.id.0).collect::<Vec<_>>()
         };
@@ -133,20 +133,20 @@ fn executions_are_listed_newest_first() {
             .map(|(status, id)| execution_row(id, &format!("e{id}"), status))
             .collect();
         insert_executions(db, &rows).await;
-        let check = async |filter: executions::ExecutionFilter, limit, expected: &[u64]| {
+        let check = async |filter: executions::ExecutionRowFilter, limit, expected: &[u64]| {
             let found = executions::list(TENANT, None, &filter, limit).all(db).await.unwrap();
             let ids: Vec<u64> = found.iter().map(|execution| execution.id.0).collect();
             assert_eq!(ids, expected, "{filter:?}");
         };
-        let any = executions::ExecutionFilter::default;
+        let any = executions::ExecutionRowFilter::default;
         let failed = || Some(ExecutionStatus::Failed);
         check(any(), 10, &[5, 4, 3, 2, 1]).await;
         check(any(), 2, &[5, 4]).await;
-        check(executions::ExecutionFilter { before: Some(4), ..any() }, 2, &[3, 2]).await;
-        check(executions::ExecutionFilter { status: failed(), ..any() }, 10, &[5, 2]).await;
-        check(executions::ExecutionFilter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
-        check(executions::ExecutionFilter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
-        check(executions::ExecutionFilter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
+        check(executions::ExecutionRowFilter { before: Some(4), ..any() }, 2, &[3, 2]).await;
+        check(executions::ExecutionRowFilter { status: failed(), ..any() }, 10, &[5, 2]).await;
+        check(executions::ExecutionRowFilter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
+        check(executions::ExecutionRowFilter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
+        check(executions::ExecutionRowFilter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
         let ended = executions::ended_before(TENANT, None, 1_001, 0, 10).all(db).await.unwrap();
         assert_eq!(ended.iter().map(|row| row.id.0).collect::<Vec<_>>(), [2, 4, 5]);
         assert_eq!(executions::ended_before(TENANT, None, 1_000, 0, 10).all(db).await.unwrap(), []);

@@ -16,7 +16,7 @@ pub const ROOMS: &Table = &[
     ("folders", &["random"]),
     ("caller", &[]),
     ("config", &[]),
-    ("store", &[]),
+    ("store", &["config"]),
     ("notify", &["store"]),
     ("egress", &[]),
     ("tools", &["config", "egress"]),
@@ -27,9 +27,9 @@ pub const ROOMS: &Table = &[
         "service",
         &["caller", "ledger", "runner", "store", "tools", "notify", "config", "folders", "random", "error"],
     ),
-    ("client", &["service", "config", "caller", "folders", "error"]),
-    ("mcp", &["service", "config", "caller", "error"]),
-    ("cli", &["service", "mcp", "config", "caller", "folders", "error"]),
+    ("client", &["service", "tools", "config", "caller", "folders", "error"]),
+    ("mcp", &["service", "tools", "config", "caller", "error"]),
+    ("cli", &["service", "mcp", "tools", "config", "caller", "folders", "error"]),
 ];
 
 /// The engine's modules.
@@ -58,6 +58,9 @@ const WIRES: [&str; 2] = ["main", "lib"];
 /// What the doors must leave to `service`.
 const DOORS: [&str; 3] = ["client", "mcp", "cli"];
 const ENGINE_INSIDES: &str = "execution";
+/// What the doors may name of `tools`: data about tools and processes, never what calls a tool.
+const TOOLS_FOR_DOORS: [&str; 6] =
+    ["Executor", "ServerState", "ServerTools", "ToolInfo", "escape_hidden", "kill_child_processes"];
 /// What `tools` may know of the engine: words, hashes, ids, schemas and how a value is bound; no plan, no
 /// state.
 const ENGINE_FOR_TOOLS: [&str; 5] = ["policy", "chain", "id", "bind", "schema"];
@@ -124,7 +127,19 @@ pub fn arrows(source: &Source) -> Vec<String> {
     let say = |name| format!("{}: `{room}` must not name `{name}`", source.path);
     let mut found: Vec<String> = found.into_iter().map(say).collect();
     found.extend(engine_arrows(source, room));
+    found.extend(tools_arrows(source, room));
     found
+}
+
+fn tools_arrows(source: &Source, room: &str) -> Vec<String> {
+    if !DOORS.contains(&room) {
+        return vec![];
+    }
+    let mut named = names_under(&source.code, "crate::tools");
+    named.extend(names_under(&source.code, "actbook::tools"));
+    named.retain(|name| !TOOLS_FOR_DOORS.contains(&name.as_str()));
+    let say = |name| format!("{}: `{room}` must not name the `{name}` of `tools`", source.path);
+    named.into_iter().map(say).collect()
 }
 
 fn engine_arrows(source: &Source, room: &str) -> Vec<String> {

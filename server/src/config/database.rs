@@ -1,4 +1,11 @@
-//! Redacts passwords from a database address before it is shown in errors, by `doctor` or in a log.
+//! How a database is opened, and its address without the password: errors, `doctor` and logs show addresses.
+
+/// How to open a database.
+#[derive(Debug, Clone, Default)]
+pub struct DatabaseOptions {
+    /// Accept a PostgreSQL server that acknowledges a commit before it is synced to disk.
+    pub unsafe_durability: bool,
+}
 
 /// Replaces a redacted part.
 const HIDDEN: &str = "…";
