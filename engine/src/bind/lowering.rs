@@ -238,7 +238,6 @@ impl Lowering {
         Ok(ExpressionNode::Binary(operator, self.lower_boxed(left, depth)?, self.lower_boxed(right, depth)?))
     }
 
-    /// Lowers `has(…)`.
     fn lower_has(&mut self, of: &IdedExpr, depth: usize) -> LoweringResult {
         let Expr::Select(select) = &of.expr else {
             return Err("has(…) takes a field, as in has(inputs.name)".to_owned());

@@ -304,7 +304,6 @@ impl ExecutionState {
         (self.ended, self.ended_at_ms) = (Some(status), Some(self.last_entry_at_ms));
     }
 
-    /// Ends one step with this status.
     fn end_step(&mut self, no: StepNo, status: StepStatus, cause: Option<StepNo>) {
         self.steps[no.index()].ended_at_ms = Some(self.last_entry_at_ms);
         self.set_status(no, status, cause);

@@ -72,7 +72,6 @@ fn print_waiting(output: &Output, waiting: &WaitingExecutions) {
     }
 }
 
-/// The table row of one execution.
 fn table_row(row: &ExecutionSummary) -> Vec<Cell> {
     let style = status_style::execution_style(row.status);
     let undo_waits = format!("{}, undo waits", row.status);

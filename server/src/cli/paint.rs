@@ -62,7 +62,6 @@ pub fn strip_marks(text: &str) -> String {
     resolve_marks(text, false)
 }
 
-/// The escape sequence of a mark.
 fn escape_sequence(mark: char) -> String {
     let offset = (u32::from(mark) - *RESET_MARK) as usize;
     match offset.checked_sub(1).map(|index| STYLES[index]) {

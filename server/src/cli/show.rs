@@ -187,7 +187,6 @@ fn print_late_answers(output: &Output, view: &ExecutionView) {
     }
 }
 
-/// The table row of a step.
 fn step_row(step: &StepView) -> Vec<super::table::Cell> {
     let (symbol, style) = status_style::step_symbol_and_style(step.status);
     let does = step.tool.as_ref().or(step.action.as_ref()).cloned().unwrap_or_default();

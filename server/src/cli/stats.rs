@@ -128,13 +128,11 @@ impl StatsPage<'_> {
         let mut table = Table::new(2, &["tool", "calls", "succeeded", "p50", "p95", "p99", "trouble"]);
         for tool in stats.tools.iter().take(SHOWN) {
             let calls = &tool.stats;
-            let took =
-                DurationPercentiles { p50_ms: calls.p50_ms, p95_ms: calls.p95_ms, p99_ms: calls.p99_ms };
             let trouble = calls.failed.iter().chain(&calls.unknown);
             let trouble: Vec<String> = trouble.map(|(word, count)| format!("{count} {word}")).collect();
             let mut row =
                 vec![cell(&tool.tool), cell(calls.calls.to_string()), self.rate_cell(tool.success_rate)];
-            row.extend(percentile_cells(&took));
+            row.extend(percentile_cells(&calls.took));
             row.push(styled_cell(BAD, trouble.join(", ")));
             table.push_row(row);
         }

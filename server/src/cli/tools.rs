@@ -104,7 +104,8 @@ fn with_call_stats(server: &ServerTools, stats: &ToolCallStatsByName) -> Value {
 fn call_stats_text(stats: &ToolCallStats) -> String {
     let percent = (stats.succeeded * 100).checked_div(stats.calls).unwrap_or(0);
     let calls = if stats.calls == 1 { "1 call".to_owned() } else { format!("{} calls", stats.calls) };
-    let times = [("p50", stats.p50_ms), ("p95", stats.p95_ms), ("p99", stats.p99_ms)];
+    let took = &stats.took;
+    let times = [("p50", took.p50_ms), ("p95", took.p95_ms), ("p99", took.p99_ms)];
     let times =
         times.into_iter().filter_map(|(name, ms)| Some(format!(", {name} {}", times::elapsed_text(ms?))));
     format!("{calls}, {percent} % ok{}", times.collect::<String>())

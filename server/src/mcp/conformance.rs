@@ -267,7 +267,6 @@ impl ServerHandler for ConformanceFixture {
     }
 }
 
-/// Signals a change to a list.
 fn signal_list_change(list: &watch::Sender<u64>) -> CallToolResponse {
     list.send_modify(|count| *count += 1);
     text_response("changed")

@@ -171,7 +171,6 @@ struct MessageHead {
     jsonrpc: Value,
     id: Value,
     method: Value,
-    /// The message has `result` or `error`.
     has_result_or_error: bool,
 }
 

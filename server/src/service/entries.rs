@@ -370,7 +370,6 @@ fn resolve_kind(word: &str) -> Result<(String, Option<String>), Error> {
     if is_prefix { Ok((word.to_owned(), None)) } else { Err(no_such_kind(word)) }
 }
 
-/// A kind without its version.
 fn kind_without_version(kind: &str) -> &str {
     kind.split('.').next().unwrap_or(kind)
 }

@@ -280,7 +280,6 @@ impl Executions<'_> {
         self.view_stream(found.stream).await
     }
 
-    /// The view of the execution of `stream`.
     pub(super) async fn view_stream(self, stream: StreamId) -> Result<ExecutionView, Error> {
         let execution = self.fold(stream).await?;
         self.render_live(stream, &execution).await
@@ -307,7 +306,6 @@ impl Executions<'_> {
         self.watch_stream(self.find(id).await?.stream).await
     }
 
-    /// Watches the execution of `stream`.
     pub(super) async fn watch_stream(self, stream: StreamId) -> Result<ExecutionWatcher, Error> {
         let listening = self.0.notifier.listen_remote()?;
         let notifications = self.0.notifier.subscribe();

@@ -288,14 +288,15 @@ impl Journal<'_> {
     }
 }
 
+impl DurationPercentiles {
+    pub(super) fn of(row: &Percentiles) -> Self {
+        Self { p50_ms: Some(row.p50_ms), p95_ms: Some(row.p95_ms), p99_ms: Some(row.p99_ms) }
+    }
+}
+
 /// The store's percentiles as a map from the name that each belongs to.
 fn percentiles_by_name(rows: Vec<Percentiles>) -> BTreeMap<String, DurationPercentiles> {
-    let took = |row: &Percentiles| DurationPercentiles {
-        p50_ms: Some(row.p50_ms),
-        p95_ms: Some(row.p95_ms),
-        p99_ms: Some(row.p99_ms),
-    };
-    rows.into_iter().map(|row| (row.group.clone(), took(&row))).collect()
+    rows.into_iter().map(|row| (row.group.clone(), DurationPercentiles::of(&row))).collect()
 }
 
 /// `part / whole`. `None`: `whole` is 0.

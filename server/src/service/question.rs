@@ -220,7 +220,6 @@ impl QuestionContext<'_> {
         lines
     }
 
-    /// The line on the point of no return.
     fn point_of_no_return_line(&self) -> Option<String> {
         let check = analysis::check_plan(&self.execution.plan, &self.execution.tool_policies);
         Some(match check.point_of_no_return {

@@ -7,6 +7,7 @@ use actbook_engine::policy::{ErrorCategory, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::figures::DurationPercentiles;
 use super::journal::Journal;
 use super::view::format_time;
 use crate::error::Error;
@@ -25,10 +26,9 @@ pub struct ToolCallStats {
     pub failed: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown: BTreeMap<String, u64>,
-    /// Percentiles of the durations of calls that were sent and whose end was observed.
-    pub p50_ms: Option<i64>,
-    pub p95_ms: Option<i64>,
-    pub p99_ms: Option<i64>,
+    /// Of calls that were sent and whose end was observed.
+    #[serde(flatten)]
+    pub took: DurationPercentiles,
     pub last_error: Option<LastError>,
 }
 
@@ -79,7 +79,7 @@ impl Journal<'_> {
         let servers = figures::percentiles_of_servers(self.0.tenant, filter).all(&self.0.db).await?;
         for (by_name, rows) in [(&mut stats.tools, tools), (&mut stats.servers, servers)] {
             for row in rows {
-                by_name.entry(row.group.clone()).or_default().set_percentiles(&row);
+                by_name.entry(row.group.clone()).or_default().took = DurationPercentiles::of(&row);
             }
         }
         self.add_last_errors(filter, &mut stats).await?;
@@ -126,13 +126,6 @@ impl ToolCallStats {
             Outcome::Failed => *self.failed.entry(category).or_default() += count.calls,
             Outcome::Unknown => *self.unknown.entry(category).or_default() += count.calls,
         }
-    }
-
-    /// Copies the percentiles of the tool's call durations from the row.
-    fn set_percentiles(&mut self, row: &figures::Percentiles) {
-        self.p50_ms = Some(row.p50_ms);
-        self.p95_ms = Some(row.p95_ms);
-        self.p99_ms = Some(row.p99_ms);
     }
 
     /// Keeps `error` as the last error if it is newer than the known one.

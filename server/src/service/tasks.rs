@@ -196,7 +196,6 @@ impl Tasks<'_> {
         Ok(views)
     }
 
-    /// The subtasks of a task.
     pub async fn subtasks(self, id: &str) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
         let mut loaded = Vec::new();

@@ -31,7 +31,6 @@ pub struct CallRow {
     pub error_position: Option<u64>,
 }
 
-/// Inserts one call.
 pub fn insert(tenant: TenantId, call: &CallRow) -> Statement {
     let server = call.tool.as_deref().and_then(|tool| tool.split_once('/')).map(|(server, _)| server);
     Statement::new(

@@ -127,7 +127,6 @@ fn decode_execution(mut row: Row) -> Result<ExecutionRow, Error> {
     })
 }
 
-/// The execution with this stream.
 pub fn by_id(tenant: TenantId, id: StreamId) -> Select<ExecutionRow> {
     Select::new(
         select_executions!("WHERE tenant = $1 AND id = $2"),

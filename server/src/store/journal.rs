@@ -186,7 +186,6 @@ fn decode_entry(mut row: Row) -> Result<Entry, Error> {
     })
 }
 
-/// The entry at a position.
 pub fn by_position(tenant: TenantId, position: u64) -> Select<Entry> {
     Select::new(
         select_entries!("tenant = $1 AND entry = $2"),

@@ -11,7 +11,6 @@ pub struct NodeRow {
     pub host: String,
     /// The host's boot id.
     pub boot_id: String,
-    /// The pid.
     pub pid: u64,
     /// When the lease ends, in epoch milliseconds of the database's clock.
     pub lease_ends_at: i64,
@@ -79,7 +78,6 @@ pub async fn release_lease(db: &Db, node: &str) -> Result<(), Error> {
     db.transact(vec![statement]).await.map(drop)
 }
 
-/// The node with this id.
 pub fn by_id(id: &str) -> Select<NodeRow> {
     Select::new(
         "SELECT seat, host, boot, process, until FROM seats WHERE seat = $1",

@@ -197,7 +197,6 @@ pub fn writable_by_key(tenant: TenantId, project: &str, scope: &NoteScope, key: 
     )
 }
 
-/// The note with this stream.
 pub fn by_stream(tenant: TenantId, stream: StreamId) -> Select<NoteRow> {
     Select::new(
         select_notes!("WHERE tenant = $1 AND stream = $2"),

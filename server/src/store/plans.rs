@@ -154,7 +154,6 @@ pub fn template_versions(tenant: TenantId, id: &str, limit: u64) -> Select<Templ
     )
 }
 
-/// One version of a plan.
 pub fn by_version(tenant: TenantId, id: &str, version: u64) -> Select<PlanRow> {
     Select::new(
         select_plans!("WHERE tenant = $1 AND id = $2 AND version = $3"),

@@ -142,7 +142,6 @@ pub fn summarize(execution: &execution::Execution) -> RowSummary {
     }
 }
 
-/// The row of an execution.
 pub fn execution_row(stream: StreamId, execution: &execution::Execution) -> ExecutionRow {
     let status = execution.status();
     ExecutionRow {

@@ -12,12 +12,10 @@ pub struct Select<T> {
 }
 
 impl<T> Select<T> {
-    /// Creates a read.
     pub fn new(sql: &'static str, params: Vec<SqlValue>, decode: fn(Row) -> Result<T, Error>) -> Self {
         Self { statement: Statement::new(sql, params), decode }
     }
 
-    /// Returns all rows.
     pub async fn all(self, db: &Db) -> Result<Vec<T>, Error> {
         let rows = db.read(self.statement.sql, self.statement.params).await?;
         rows.into_iter().map(self.decode).collect()

@@ -98,7 +98,6 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Creates a statement.
     pub fn new(sql: &'static str, params: Vec<SqlValue>) -> Self {
         Self { sql, params }
     }
@@ -109,12 +108,10 @@ impl Statement {
 pub struct Row(Vec<SqlValue>);
 
 impl Row {
-    /// Creates a row.
     pub fn new(values: Vec<SqlValue>) -> Self {
         Self(values)
     }
 
-    /// All columns.
     pub fn values(&self) -> &[SqlValue] {
         &self.0
     }

@@ -36,7 +36,6 @@ pub fn execution_or_lists_schema(lists: &[&str], required: &[&str]) -> Arc<JsonO
     answer_schema(properties, required)
 }
 
-/// The schema of an array of objects.
 pub fn object_array_schema() -> Value {
     json!({ "type": "array", "items": { "type": "object" } })
 }

@@ -97,7 +97,6 @@ fn open_state(codec: &RequestStateCodec, request: &CallToolRequestParams) -> Res
     codec.open(state).map_err(broken)
 }
 
-/// The text of a completed call.
 fn completed_text(request: &CallToolRequestParams) -> String {
     let responses = request.input_responses.clone().unwrap_or_default();
     match responses.get("user_name").and_then(|given| given["content"]["name"].as_str()) {

@@ -267,7 +267,6 @@ async fn save_template(
     }
 }
 
-/// The answer with one suggestion.
 fn answer_with_suggestion(structured: Value, text: AnswerText, next: Suggestion) -> AgentAnswer {
     answer_with_suggestions(structured, text, &[next])
 }
@@ -297,7 +296,6 @@ fn suggest_template_use(template: &TemplateView) -> Suggestion {
     Suggestion::tool_call("template", json!({ "action": "use", "name": template.name, "inputs": inputs }), "")
 }
 
-/// The answer that lists templates.
 fn template_list_answer(templates: &[TemplateView]) -> AgentAnswer {
     let mut text = AnswerText::new("Templates, with the inputs that each takes:");
     for template in templates {

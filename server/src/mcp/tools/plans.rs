@@ -110,7 +110,6 @@ impl AgentTool for SavePlanInput {
     }
 }
 
-/// The answer to a dry run.
 fn dry_run_answer(mut check: PlanCheck) -> AgentAnswer {
     check.findings = cures::findings_for_agent(check.findings);
     let heading = if check.ok { "The plan is good; nothing was saved." } else { "The plan is not good yet." };

@@ -111,13 +111,12 @@ fn stats_text(stats: &Stats) -> String {
     lines.extend(left_out_line(stats.plans.len(), "plans"));
     lines.extend(stats.tools.iter().take(SHOWN_MAX).map(|tool| {
         let seen = &tool.stats;
-        let took = DurationPercentiles { p50_ms: seen.p50_ms, p95_ms: seen.p95_ms, p99_ms: seen.p99_ms };
         format!(
             "tool {}: {} calls{}{}",
             tool.tool,
             seen.calls,
             percent_text(tool.success_rate),
-            percentiles_text(&took)
+            percentiles_text(&seen.took)
         )
     }));
     lines.extend(left_out_line(stats.tools.len(), "tools"));

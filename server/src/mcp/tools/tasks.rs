@@ -177,7 +177,6 @@ fn task_changed_answer(task: &TaskView, mut structured: Value, verb: &str) -> Ag
     AgentAnswer { text: text.into_string(), structured }
 }
 
-/// The answer that lists tasks.
 fn task_list_answer(tasks: &[TaskView]) -> AgentAnswer {
     let mut text = AnswerText::new(format!("{} tasks fit.", tasks.len()));
     tasks.iter().for_each(|task| text.push_item(task_line(task)));

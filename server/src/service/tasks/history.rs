@@ -232,7 +232,6 @@ fn task_event_text(set: &actbook_engine::event::TaskSet, version: u64) -> String
     format!("task {verb}{title}{status}")
 }
 
-/// The event of a note.
 fn note_event(note: &NoteView) -> TaskHistoryEvent {
     let value = match &note.value {
         Value::Null => "nothing".to_owned(),

@@ -184,7 +184,6 @@ fn poll_result(found: DetailedTask) -> McpTaskPoll {
     }
 }
 
-/// The outcome of a completed task.
 fn completed_task(result: JsonObject) -> RawOutcome {
     match serde_json::from_value::<CallToolResult>(Value::Object(result)) {
         Ok(result) => tool_result(result),

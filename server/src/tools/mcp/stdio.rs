@@ -251,7 +251,6 @@ struct LineDecoder {
     fault: ConnectionFault,
     list_changes: ListChanges,
     codec: JsonRpcMessageCodec<ServerJsonRpcMessage>,
-    /// The handshake is done.
     handshake_done: Arc<AtomicBool>,
     /// Bytes read before the handshake was done.
     handshake_bytes: usize,

@@ -24,7 +24,6 @@ steps:
     compensation: { action: "Nothing to do: it goes with the file" }
 "#;
 
-/// A sandbox on this database.
 fn sandbox_on(database: &str) -> Sandbox {
     Sandbox { database: Some(database.to_owned()), ..Sandbox::new() }
 }

@@ -126,7 +126,8 @@ fn assert_equals_recount(stats: &ToolCallStatsByName, raw: &BTreeMap<String, Rec
         let seen = all[name];
         assert_eq!((seen.calls, seen.succeeded), (raw.calls, raw.succeeded), "{name}");
         assert_eq!((&seen.failed, &seen.unknown), (&raw.failed, &raw.unknown), "{name}");
-        let percentiles = [(seen.p50_ms, 50), (seen.p95_ms, 95), (seen.p99_ms, 99)];
+        let took = &seen.took;
+        let percentiles = [(took.p50_ms, 50), (took.p95_ms, 95), (took.p99_ms, 99)];
         for (found, percent) in percentiles {
             assert_eq!(
                 found,

@@ -40,7 +40,6 @@ fn send_and_disconnect(server: &ServeProcess, bytes: &[u8], dice: &mut SeededRng
     }
 }
 
-/// The execution id in a reply.
 fn execution_id(reply: &Value) -> String {
     reply["result"]["structuredContent"]["id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
