@@ -235,6 +235,23 @@ impl Plan {
     pub fn numbered_steps(&self) -> impl Iterator<Item = (StepNo, &Step)> {
         self.steps.iter().enumerate().map(|(index, step)| (StepNo(index as u32), step))
     }
+
+    /// Every tool that Actbook may call for the plan, each with the path in the document that names it.
+    pub fn named_tools(&self) -> Vec<(String, &str)> {
+        let mut named = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            if let (Some(tool), false) = (step.tool(), step.is_agent_step()) {
+                named.push((format!("steps[{index}].tool"), tool));
+            }
+            if let Some(tool) = step.compensation.as_ref().and_then(Compensation::tool) {
+                named.push((format!("steps[{index}].compensation.tool"), tool));
+            }
+            if let Some(probe) = &step.probe {
+                named.push((format!("steps[{index}].probe.tool"), probe.tool.as_str()));
+            }
+        }
+        named
+    }
 }
 
 impl Step {

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use crate::caller::{Caller, IdempotencyKey};
 use crate::error::{ClosedPart, Error};
-use crate::service::{BackgroundDriver, Service};
+use crate::service::Service;
 
 pub use builder::Builder;
 pub use watch::Watch;
@@ -45,7 +45,7 @@ pub struct Client {
 /// What all clones of a client share.
 #[derive(Debug)]
 struct ClientShared {
-    background: BackgroundDriver,
+    service: Service,
     runtime: Handle,
     closed: AtomicBool,
 }
@@ -76,22 +76,21 @@ impl Client {
         if self.shared.closed.swap(true, Ordering::Relaxed) {
             return;
         }
-        shut_down(self.shared.background.clone(), patience).await;
+        shut_down(self.shared.service.clone(), patience).await;
     }
 
     /// With `takes_up`, starts a task that takes over the executions of exited processes.
     fn open(service: Service, caller: Caller, takes_up: bool) -> Self {
-        let background = BackgroundDriver::new(service);
         if takes_up {
-            let background = background.clone();
+            let background = service.background().clone();
             tokio::spawn(async move { background.run_takeover_loop().await });
         }
         let (runtime, closed) = (Handle::current(), AtomicBool::new(false));
-        Self { shared: Arc::new(ClientShared { background, runtime, closed }), caller, key: None }
+        Self { shared: Arc::new(ClientShared { service, runtime, closed }), caller, key: None }
     }
 
     fn service(&self) -> &Service {
-        self.shared.background.service()
+        &self.shared.service
     }
 
     /// The caller, with the client's idempotency key bound to this request.
@@ -112,14 +111,14 @@ impl Client {
 impl Drop for ClientShared {
     fn drop(&mut self) {
         if !self.closed.load(Ordering::Relaxed) {
-            self.background.halt();
-            self.runtime.spawn(shut_down(self.background.clone(), DROP_PATIENCE));
+            self.service.background().halt();
+            self.runtime.spawn(shut_down(self.service.clone(), DROP_PATIENCE));
         }
     }
 }
 
 /// Stops the background, waiting at most `patience` for calls in flight, and closes the service.
-async fn shut_down(background: BackgroundDriver, patience: Duration) {
-    background.halt_and_drain(patience).await;
-    background.service().close().await;
+async fn shut_down(service: Service, patience: Duration) {
+    service.background().halt_and_drain(patience).await;
+    service.close().await;
 }

@@ -69,7 +69,8 @@ pub struct McpEndpoint(Arc<EndpointState>);
 /// The state that all clones of an `McpEndpoint` share.
 #[derive(Debug)]
 struct EndpointState {
-    background: BackgroundDriver,
+    /// Confined to its project.
+    service: Service,
     approvals: Authority,
     profile: ToolProfile,
     tools: Vec<tools::OfferedTool>,
@@ -84,9 +85,8 @@ impl McpEndpoint {
         let codec = RequestStateCodec::try_new(key.to_vec());
         let codec = codec.map_err(|error| Error::Bug(error.to_string()))?;
         let offered = tools::offered_tools(profile);
-        let background = BackgroundDriver::new(service.confined());
         Ok(Self(Arc::new(EndpointState {
-            background,
+            service: service.confined(),
             approvals: config.approvals,
             profile,
             tools: offered,
@@ -95,12 +95,12 @@ impl McpEndpoint {
     }
 
     fn service(&self) -> &Service {
-        self.0.background.service()
+        &self.0.service
     }
 
-    /// The keeper that drives this endpoint's executions independently of any connection.
+    /// Drives this endpoint's executions independently of any connection.
     pub fn background(&self) -> &BackgroundDriver {
-        &self.0.background
+        self.0.service.background()
     }
 
     fn profile(&self) -> ToolProfile {

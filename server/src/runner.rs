@@ -3,8 +3,15 @@
 //! to retry is the engine's decision.
 //!
 //!   claim ─► due ─► perform (tools) ─► report ─► due ─► …        every arrow is a command to the ledger
+//!
+//! An execution is driven in the background (`background`), or in a task that a command waits for
+//! (`drive_task`).
 
+mod background;
 mod drive;
+mod drive_task;
+mod driving_process;
+mod lazy_runner;
 mod lease;
 mod node;
 mod perform;
@@ -27,10 +34,13 @@ use crate::ledger::{self, DriveState, Ledger};
 use crate::notify::{Notifier, RemoteListener};
 use crate::store::{self, Db, nodes};
 use crate::tools::Tools;
+pub use background::{BackgroundDriver, ContinueResult};
 pub use drive::HaltSignal;
+pub use drive_task::{DriveStopper, DriveTask};
+pub use driving_process::{Driver, RegisteredNode};
+pub use lazy_runner::LazyRunner;
 use lease::Lease;
-pub use node::node_has_exited;
-use node::{NodeLock, NodeStatus, SentCalls};
+use node::{NodeLock, NodeStatus, SentCalls, node_has_exited};
 use progress_board::ProgressBoard;
 
 /// How long after a failed read other processes' appends are read again.
@@ -45,12 +55,19 @@ pub enum Error {
     Store(#[from] store::Error),
     #[error("the node's lock file cannot be written: {0}")]
     NodeLock(#[from] std::io::Error),
+    #[error("the task that drove the execution broke off: {0}")]
+    Task(#[from] tokio::task::JoinError),
 }
 
 impl Error {
     /// Whether the same command may succeed later, because the database was only out of reach.
     fn is_transient(&self) -> bool {
         matches!(self, Self::Store(error) | Self::Ledger(ledger::Error::Store(error)) if error.is_transient())
+    }
+
+    /// Whether the execution was started with another toolset, so that this process cannot drive it.
+    pub fn is_other_toolset(&self) -> bool {
+        matches!(self, Self::Ledger(ledger::Error::Refused(Refusal::OtherToolset { .. })))
     }
 }
 

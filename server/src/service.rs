@@ -6,10 +6,10 @@
 //! borrows it: `service.plans().save(…)`, `service.executions().start(…)`.
 
 mod agenda;
-mod background;
 mod claims;
 mod commands;
 mod context;
+mod driving;
 mod entries;
 mod executions;
 mod export;
@@ -42,35 +42,32 @@ mod verify;
 pub mod view;
 mod waiting;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use actbook_engine::id::TenantId;
-
-use tokio::sync::OnceCell;
 
 use crate::config::{Authority, Config, DatabaseOptions, TaskPlanRule};
 use crate::error::Error;
 use crate::ledger::{Ledger, PlanCache};
 use crate::notify::Notifier;
-use crate::runner::Runner;
+use crate::runner::LazyRunner;
 use crate::store::{DEFAULT_TENANT, Db};
 use crate::tools::{Executor, Tools};
 
 pub use crate::ledger::DriveState;
+pub use crate::runner::{BackgroundDriver, ContinueResult, DriveStopper, DriveTask, Driver, RegisteredNode};
 pub use actbook_engine::event::ReportedStatus;
 pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, UndoItem};
 pub use actbook_engine::task::TaskStatus;
 pub use agenda::{Agenda, AgendaItem};
-pub use background::{BackgroundDriver, ContinueResult};
 pub use claims::{AgentSession, CLAIM_DURATION};
 pub use context::{
     NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView, Notes,
 };
 pub use entries::JournalFilter;
 pub use executions::{
-    Driver, ExecutionFilter, ExecutionWatcher, Executions, FoundExecution, RegisteredNode, StartedExecution,
-    StepSnapshot, WaitingExecutions,
+    ExecutionFilter, ExecutionWatcher, Executions, FoundExecution, StartedExecution, StepSnapshot,
+    WaitingExecutions,
 };
 pub use export::{ExportReport, verify_file};
 pub use figures::{
@@ -107,12 +104,10 @@ pub struct Service {
     notifier: Notifier,
     tools: Arc<Tools>,
     plan_cache: PlanCache,
-    /// The directory that holds the lock file of each node.
-    nodes_dir: PathBuf,
     /// The config's rules that create a plan for each matching new task.
     task_plans: Arc<[TaskPlanRule]>,
-    /// Opened on first use, since reading alone needs no node.
-    runner: Arc<OnceCell<Runner>>,
+    runner: LazyRunner,
+    background: BackgroundDriver,
     sessions: claims::OpenSessions,
     /// The project that new plans, executions, notes and tasks belong to.
     project: Arc<str>,
@@ -161,8 +156,16 @@ impl Service {
         let tenant = DEFAULT_TENANT;
         let notifier = Notifier::new(db.clone(), tenant);
         let ledger = Ledger::open(db.clone(), tenant, notifier.clone())?;
-        let nodes_dir = crate::folders::data_folder().join("seats");
-        let (tools, plan_cache, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
+        let nodes_folder = crate::folders::data_folder().join("seats");
+        let (tools, plan_cache) = (Arc::new(tools), ledger.plans());
+        let runner = LazyRunner::new(
+            db.clone(),
+            tenant,
+            ledger.clone(),
+            notifier.clone(),
+            tools.clone(),
+            nodes_folder,
+        );
         let task_plans = Arc::default();
         let project = Config::default().project_name().into();
         Ok(Self {
@@ -172,8 +175,8 @@ impl Service {
             notifier,
             tools,
             plan_cache,
-            nodes_dir,
             task_plans,
+            background: BackgroundDriver::new(runner.clone()),
             runner,
             sessions: claims::OpenSessions::default(),
             project,
@@ -181,15 +184,6 @@ impl Service {
             agents_may_approve: false,
             agents_may_share: false,
         })
-    }
-
-    /// The runner of this process. The first call opens it and registers the process as a node.
-    pub async fn runner(&self) -> Result<&Runner, Error> {
-        let open = || async {
-            let (db, ledger, notifier) = (self.db.clone(), self.ledger.clone(), self.notifier.clone());
-            Runner::open(db, self.tenant, ledger, notifier, self.tools.clone(), &self.nodes_dir).await
-        };
-        Ok(self.runner.get_or_try_init(open).await?)
     }
 
     pub fn plans(&self) -> Plans<'_> {
@@ -228,10 +222,7 @@ impl Service {
     /// Closes the runner, stops the servers that this process started, and checkpoints a SQLite database into
     /// one file.
     pub async fn close(&self) {
-        match self.runner.get() {
-            Some(runner) => runner.close().await,
-            None => self.tools.shutdown().await,
-        }
+        self.runner.close().await;
         if let Err(error) = self.db.checkpoint_if_last().await {
             tracing::debug!("the write-ahead log was not checkpointed: {error}");
         }

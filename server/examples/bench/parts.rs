@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use actbook::caller::Caller;
 use actbook::config::{Config, DatabaseOptions};
-use actbook::service::{BackgroundDriver, Service};
+use actbook::service::Service;
 use actbook::tools::{CallOutcome, Tools};
 use actbook_engine::policy::ExecutionStatus;
 use futures_util::FutureExt;
@@ -147,7 +147,7 @@ async fn resume_after_kill(url: &str, executions: usize) -> anyhow::Result<Value
     let start = Instant::now();
     let calls = Arc::new(AtomicU64::new(0));
     let service = open_service(url, calls.clone()).await?;
-    let taken = BackgroundDriver::new(service.clone()).take_over_orphaned().await?;
+    let taken = service.background().take_over_orphaned().await?;
     anyhow::ensure!(taken == executions, "{taken} of {executions} were taken up");
     while calls.load(Ordering::Relaxed) < executions as u64 {
         tokio::task::yield_now().await;

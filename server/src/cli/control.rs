@@ -193,18 +193,7 @@ pub fn process_label(driver: &Driver) -> String {
 /// Lifts a pause, or drives an execution that no process drives. `here` adopts this config's server
 /// definitions.
 pub async fn resume(session: &Session, id: &str, here: bool, detach: bool) -> CommandResult {
-    let found = session.service.executions().find(id).await?;
-    match found.status {
-        ExecutionStatus::Running | ExecutionStatus::Blocked | ExecutionStatus::Compensating => {}
-        // If the execution has ended, the service refuses and says so.
-        ExecutionStatus::Paused
-        | ExecutionStatus::Succeeded
-        | ExecutionStatus::Failed
-        | ExecutionStatus::Cancelled
-        | ExecutionStatus::Compensated => {
-            session.service.executions().resume(&session.caller, id).await?;
-        }
-    }
+    let found = session.service.executions().resume_if_paused(&session.caller, id).await?;
     drive_or_hand_over(session, &found, here, detach, Goal::Run).await
 }
 

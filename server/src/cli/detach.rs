@@ -124,15 +124,14 @@ pub async fn drive_in_background(session: &Session, id: &str) -> CommandResult {
     let Some(claimed) = session.service.executions().claim(&session.caller, id, false).await? else {
         return Ok(Exit::Done);
     };
-    let (stop, halt) = tokio::sync::watch::channel(false);
-    let driving = session.service.executions().drive(claimed, halt);
-    tokio::pin!(driving);
+    let mut driving = session.service.executions().drive_in_task(claimed).await?;
+    let stopper = driving.stopper().clone();
     let mut signals = SignalGuard::register()?;
     loop {
         tokio::select! {
-            status = &mut driving => return status.map(|_| Exit::Done),
+            status = driving.ended() => return Ok(status.map(|_| Exit::Done)?),
             // The first signal stops driving; a second one ends the process at once.
-            signal = signals.next() => if stop.send_replace(true) { end_process(signal) },
+            signal = signals.next() => if stopper.stop() { end_process(signal) },
         }
     }
 }

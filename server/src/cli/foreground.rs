@@ -1,13 +1,12 @@
-//! Drives or watches an execution in the foreground: shows its progress, handles signals, and prints the
-//! result.
+//! Shows an execution in the foreground while the service drives it here, or another process does: its progress,
+//! what a signal does, and the result.
 
 use std::time::Duration;
 
 use actbook::error::{CommandLineCode, Error};
 use actbook::service::view::{ExecutionView, QuestionKind};
-use actbook::service::{DriveState, ExecutionWatcher};
+use actbook::service::{DriveState, DriveStopper, ExecutionWatcher};
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
-use tokio::sync::watch::Sender;
 use tokio::time::{Instant, Interval, interval, sleep_until};
 
 use super::live_progress::{ProgressScreen, StepValuePrinter};
@@ -21,10 +20,6 @@ use super::{CommandResult, Exit, approval_prompt, brief};
 const SHOW_INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// How often the clock and the spinner on a terminal advance.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
-/// How often a watcher checks that the driving process is still alive.
-const DRIVER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a pause may take to be journaled; after that this process merely stops driving.
-const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The journaled reason of a pause by Ctrl-C.
 const PAUSE_REASON: &str = "Ctrl-C";
 
@@ -115,18 +110,17 @@ async fn drive(
     watching: &mut ExecutionWatcher,
     screen: &mut ProgressScreen,
 ) -> Result<WatchEnd, Error> {
-    let (stop, halt) = tokio::sync::watch::channel(false);
-    let service = session.service.clone();
-    let mut driving = tokio::spawn(async move { service.executions().drive(claimed, halt).await });
+    let mut driving = session.service.executions().drive_in_task(claimed).await?;
+    let stopper = driving.stopper().clone();
     let mut stopping = false;
     loop {
         tokio::select! {
-            status = &mut driving => {
-                let status = status.map_err(|error| Error::Bug(error.to_string()))??;
+            status = driving.ended() => {
+                let status = status?;
                 watching.refresh().await?;
                 events.show(session, watching, screen).await?;
-                let settled = is_waiting_or_ended(status) || is_waiting_or_ended(watching.status());
-                return Ok(match (settled, *stop.borrow()) {
+                let settled = is_waiting_or_ended(status) || watching.is_settled();
+                return Ok(match (settled, stopper.is_stopped()) {
                     (true, _) => WatchEnd::Settled,
                     (false, true) => WatchEnd::Signalled,
                     (false, false) => WatchEnd::TakenOver,
@@ -138,7 +132,7 @@ async fn drive(
                 Ok(WatchEvent::Signal(signal)) if stopping => leave_at_once(session, watching, signal),
                 Ok(WatchEvent::Signal(signal)) => {
                     stopping = true;
-                    stop_driving(session, signal, &stop, watching);
+                    stop_driving(session, signal, &stopper, watching);
                     screen.note(&stopping_note(signal, watching));
                 }
                 // The driver retries through a database outage; the display can lag behind.
@@ -153,22 +147,14 @@ async fn drive(
 
 /// Ctrl-C pauses the execution, so that no other process continues it. SIGTERM only stops driving here:
 /// another process may take over. Calls in flight finish either way.
-fn stop_driving(session: &Session, signal: StopSignal, stop: &Sender<bool>, watching: &ExecutionWatcher) {
+fn stop_driving(session: &Session, signal: StopSignal, stopper: &DriveStopper, watching: &ExecutionWatcher) {
     match signal {
-        StopSignal::Terminate => drop(stop.send_replace(true)),
+        StopSignal::Terminate => drop(stopper.stop()),
         StopSignal::Interrupt => {
             let (service, caller) = (session.service.clone(), session.caller.clone());
-            let (id, stop) = (watching.execution().id.to_string(), stop.clone());
+            let (id, stopper) = (watching.execution().id.to_string(), stopper.clone());
             tokio::spawn(async move {
-                let pausing = service.executions().pause(&caller, &id, Some(PAUSE_REASON.to_owned()));
-                let paused = tokio::time::timeout(PAUSE_TIMEOUT, pausing).await;
-                if !matches!(paused, Ok(Ok(_))) {
-                    tracing::debug!(
-                        "the execution was not paused: it has ended, is being stopped, or the database is away"
-                    );
-                }
-                // A server's task may run for long: do not wait for it, a later `resume` picks it up.
-                stop.send_replace(true);
+                service.executions().pause_and_stop(&caller, &id, PAUSE_REASON, &stopper).await;
             });
         }
     }
@@ -205,20 +191,13 @@ async fn watch_other_driver(
     watching: &mut ExecutionWatcher,
     screen: &mut ProgressScreen,
 ) -> Result<WatchEnd, Error> {
-    let mut check_at = Instant::now();
+    let executions = session.service.executions();
+    let found = executions.find(id).await?;
+    let undriven = executions.wait_until_undriven(&found);
+    tokio::pin!(undriven);
     loop {
-        if is_waiting_or_ended(watching.status()) {
+        if watching.is_settled() {
             return Ok(WatchEnd::Settled);
-        }
-        if Instant::now() >= check_at {
-            let found = session.service.executions().find(id).await?;
-            if session.service.executions().driver(&found).await?.is_none() {
-                watching.refresh().await?;
-                if !is_waiting_or_ended(watching.status()) {
-                    return Err(nobody_drives_error(id));
-                }
-            }
-            check_at = Instant::now() + DRIVER_CHECK_INTERVAL;
         }
         tokio::select! {
             event = events.next(watching) => match event? {
@@ -226,7 +205,11 @@ async fn watch_other_driver(
                 WatchEvent::Tick => screen.tick(watching),
                 WatchEvent::Signal(_) => return Ok(WatchEnd::StoppedWatching),
             },
-            () = sleep_until(check_at) => {}
+            undriven = &mut undriven => {
+                undriven?;
+                watching.refresh()?;
+                return if watching.is_settled() { Ok(WatchEnd::Settled) } else { Err(nobody_drives_error(id)) };
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ impl Client {
         let (reference, plan, _) = self.service().plans().load_and_check(plan).await?;
         let started = self.service().executions().start(&caller, reference, plan, inputs, true).await?;
         if started.fresh {
-            self.shared.background.drive_claimed(started.progress);
+            self.service().background().drive_claimed(started.progress);
         }
         Ok(started.id.to_string())
     }
@@ -110,7 +110,7 @@ impl Client {
     /// Takes over the executions of exited processes now; returns how many.
     pub async fn take_up(&self) -> Result<usize, Error> {
         self.check_open()?;
-        self.shared.background.take_over_orphaned().await
+        Ok(self.service().background().take_over_orphaned().await?)
     }
 
     /// Approves a step; without a step, the plan or a proposed undo.
@@ -161,8 +161,8 @@ impl Client {
         self.check_open()?;
         self.service().executions().require_drivable(execution).await?;
         let caller = self.caller_for(&json!(["resume", execution]));
-        let found = self.shared.background.resume(&caller, execution).await?;
-        Ok(self.shared.background.continue_and_view(&found).await?.0)
+        let found = self.service().executions().resume_if_paused(&caller, execution).await?;
+        Ok(self.service().executions().continue_and_view(&found).await?.0)
     }
 
     /// Cancels an execution: no further call starts, calls in flight are asked to stop, nothing is undone.
@@ -186,7 +186,7 @@ impl Client {
         match self.service().executions().record_action(&caller, action).await? {
             RecordResult::Standalone(position) => Ok(position.0),
             RecordResult::InExecution(found, progress) => {
-                self.shared.background.continue_and_view(&found).await?;
+                self.service().executions().continue_and_view(&found).await?;
                 Ok(progress.position.0)
             }
         }
@@ -239,7 +239,7 @@ impl Client {
     /// tools, the process that has them does.
     async fn view_after(&self, result: Result<(FoundExecution, DriveState), Error>) -> ViewResult {
         let (found, _) = result?;
-        Ok(self.shared.background.continue_and_view(&found).await?.0)
+        Ok(self.service().executions().continue_and_view(&found).await?.0)
     }
 }
 

@@ -50,7 +50,7 @@ impl Client {
         let caller = self.caller_for(&json!(["add_task", task_json(&task)]));
         let mut added = self.service().tasks().add(&caller, task, true).await?;
         if let Some(progress) = added.drive.take() {
-            self.shared.background.drive_claimed(progress);
+            self.service().background().drive_claimed(progress);
         }
         Ok(added)
     }

@@ -27,6 +27,7 @@ impl From<runner::Error> for Error {
             runner::Error::Ledger(error) => error.into(),
             runner::Error::Store(error) => error.into(),
             runner::Error::NodeLock(error) => Self::NodeLock(error),
+            runner::Error::Task(_) => Self::Bug(error.to_string()),
         }
     }
 }

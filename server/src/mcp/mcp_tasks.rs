@@ -150,7 +150,7 @@ pub async fn cancel_mcp_task(
                 .background()
                 .continue_execution(found.stream)
                 .await
-                .map_err(|error| to_error_data(&error))?;
+                .map_err(|error| to_error_data(&error.into()))?;
             Ok(())
         }
     }

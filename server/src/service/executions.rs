@@ -1,35 +1,29 @@
-//! Executions: starting, finding, listing, viewing, watching, claiming and driving them.
+//! Executions: starting, finding, listing, viewing and watching them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use actbook_engine::bind::find_redacted;
-use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
-use actbook_engine::execution::{Brief, Command, Execution};
+use actbook_engine::execution::{Brief, Execution};
 use actbook_engine::id::{ExecutionId, NodeId, StepId, StreamId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepStatus};
 use actbook_engine::refusal::Refusal;
 use actbook_engine::tool_policy::ToolPolicies;
-use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Service;
 use super::entries::{check_word_count, qualify_actor};
-use super::plans::named_tools;
 use super::view::{ExecutionSummary, ExecutionView, StepProgress, last_started_at_ms, parse_status};
 use crate::caller::Caller;
 use crate::error::{Ambiguity, ClosedPart, Corruption, DocumentKind, Error, SecretProblem};
 use crate::ledger::{self, DriveState, KeyedReply, StartRequest};
 use crate::random;
-use crate::runner::{ClaimResult, HaltSignal};
 use crate::store::{self, executions, plans};
 
-/// At most this many executions of each status are checked for a missing driver.
-const ORPHAN_CANDIDATES_MAX: u64 = 200;
 /// At most this many executions of one status are counted as waiting.
 const WAITING_COUNTED_MAX: u64 = 10_000;
 
@@ -136,12 +130,6 @@ impl Executions<'_> {
             Some(id) => Ok(Some(StartedExecution::of(self.current(self.find(&id).await?.stream)?, false))),
             None => Ok(None),
         }
-    }
-
-    /// The toolset digest of a plan: over this process's definitions of the servers that the plan names.
-    pub fn toolset_digest(self, plan: &Plan) -> Digest {
-        let homes = named_tools(plan).into_iter().map(|(_, tool)| self.0.tools.toolset_key(tool).to_owned());
-        self.0.tools.toolset_digest(&homes.collect())
     }
 
     /// Finds an execution by its id or a unique prefix of it.
@@ -318,99 +306,6 @@ impl Executions<'_> {
             _listening: listening,
         })
     }
-
-    /// Claims an execution for this process; with `adopt` it first takes over this process's toolset. `None`:
-    /// another live process drives the execution, or it has ended.
-    pub async fn claim(self, caller: &Caller, id: &str, adopt: bool) -> Result<Option<DriveState>, Error> {
-        if adopt {
-            self.adopt(caller, id).await?;
-        }
-        let found = self.find(id).await?;
-        let toolset = self.toolset_digest(&self.fold(found.stream).await?.plan);
-        match self.0.runner().await?.claim(found.stream, toolset).await? {
-            ClaimResult::Claimed(progress) => Ok(Some(*progress)),
-            ClaimResult::DrivenElsewhere | ClaimResult::Ended => Ok(None),
-        }
-    }
-
-    /// Ids of running and compensating executions that no live process drives.
-    pub async fn list_orphaned(self) -> Result<Vec<String>, Error> {
-        let mut orphaned = Vec::new();
-        for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {
-            let filter = executions::ExecutionRowFilter { status: Some(status), ..Default::default() };
-            for row in executions::list(self.0.tenant, self.0.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
-                .all(&self.0.db)
-                .await?
-            {
-                let found = self.find(&row.public_id).await?;
-                if self.driver(&found).await?.is_none() {
-                    orphaned.push(row.public_id);
-                }
-            }
-        }
-        Ok(orphaned)
-    }
-
-    /// Replaces an execution's toolset by this process's. Refused if a server of its plan is not configured
-    /// here.
-    pub async fn adopt(self, caller: &Caller, id: &str) -> Result<(), Error> {
-        let found = self.find(id).await?;
-        let plan = self.fold(found.stream).await?.plan.clone();
-        let servers = named_tools(&plan).into_iter().filter_map(|(_, tool)| tool.split_once('/'));
-        if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.0.tools.has_server(server)) {
-            return Err(Error::ServerNotConfigured { server: missing.to_owned() });
-        }
-        let toolset = self.toolset_digest(&plan);
-        self.0
-            .ledger
-            .command(&self.0.journaled_actor(caller), found.stream, Command::AdoptToolset { toolset })
-            .await?;
-        Ok(())
-    }
-
-    /// Refuses a command that this process could journal but not carry out: no live process drives the
-    /// execution, and its toolset is another one than this process's.
-    pub async fn require_drivable(self, id: &str) -> Result<(), Error> {
-        let found = self.find(id).await?;
-        let execution = self.fold(found.stream).await?;
-        if self.driver(&found).await?.is_some() || self.toolset_digest(&execution.plan) == execution.toolset {
-            return Ok(());
-        }
-        Err(crate::runner::other_toolset(execution.project.as_deref()).into())
-    }
-
-    /// Drives a claimed execution until it blocks, pauses or ends, or `halt` fires; returns its status then.
-    pub async fn drive(self, claimed: DriveState, halt: HaltSignal) -> Result<ExecutionStatus, Error> {
-        Ok(self.0.runner().await?.drive(claimed, halt).await?)
-    }
-
-    /// The live process that drives an execution. `None`: no process does.
-    pub async fn driver(self, found: &FoundExecution) -> Result<Option<Driver>, Error> {
-        match &found.node {
-            Some(node) => self.live_driver(node).await,
-            None => Ok(None),
-        }
-    }
-
-    /// The process of a node. `None`: its lease has lapsed or it has exited.
-    pub(super) async fn live_driver(self, node: &str) -> Result<Option<Driver>, Error> {
-        let now = self.0.db.now_ms().await?;
-        let row = store::nodes::by_id(node).first(&self.0.db).await?.filter(|row| row.lease_ends_at > now);
-        let alive = row.filter(|_| !crate::runner::node_has_exited(&self.0.nodes_dir, node));
-        Ok(alive.map(|row| Driver { host: row.host, process: row.pid }))
-    }
-
-    /// Every registered node, and whether its process is alive.
-    pub async fn nodes(self) -> Result<Vec<RegisteredNode>, Error> {
-        let alive = store::nodes::list_live().all(&self.0.db).await?;
-        let expired = store::nodes::list_expired().all(&self.0.db).await?;
-        let status = |row: store::nodes::NodeRow, has_lease: bool| RegisteredNode {
-            alive: has_lease && !crate::runner::node_has_exited(&self.0.nodes_dir, &row.id),
-            driver: Driver { host: row.host, process: row.pid },
-        };
-        let alive = alive.into_iter().map(|row| status(row, true));
-        Ok(alive.chain(expired.into_iter().map(|row| status(row, false))).collect())
-    }
 }
 
 /// The inputs with the plan's defaults filled in; `None` if there are none. Refused if they do not match the
@@ -424,21 +319,6 @@ pub(super) fn complete_inputs(plan: &Plan, inputs: Option<Value>) -> Result<Opti
     plan.check_inputs(&completed).map_err(|findings| Error::invalid(DocumentKind::Inputs, findings))?;
     let has_inputs = were_given || completed.as_object().is_some_and(|inputs| !inputs.is_empty());
     Ok(has_inputs.then_some(completed))
-}
-
-/// The process that drives an execution, by host name and process id.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Driver {
-    pub host: String,
-    pub process: u64,
-}
-
-/// A registered node: its process, and whether that is alive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RegisteredNode {
-    #[serde(flatten)]
-    pub driver: Driver,
-    pub alive: bool,
 }
 
 /// The state of one step at one moment, for live progress displays.

@@ -13,7 +13,6 @@ use actbook_engine::tool_policy::{RetryLimits, ToolPolicies, ToolPolicy};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::plans::named_tools;
 use super::redact::tool_part;
 use super::tools::ToolCatalog;
 use crate::caller::Caller;
@@ -58,7 +57,7 @@ impl ToolCatalog<'_> {
         pins: &ToolPins,
     ) -> Result<ToolPolicies, Error> {
         let names: BTreeSet<String> =
-            named_tools(plan).into_iter().map(|(_, tool)| tool.to_owned()).collect();
+            plan.named_tools().into_iter().map(|(_, tool)| tool.to_owned()).collect();
         let described = self.0.tools.describe_all(&names).await;
         let accepted: BTreeMap<String, Digest> = self.0.ledger.with_library(|library| {
             names.iter().filter_map(|name| Some((name.clone(), library.accepted_definition(name)?))).collect()

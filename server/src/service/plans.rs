@@ -6,7 +6,7 @@ use actbook_engine::analysis::{self, PlanCheck};
 use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
 use actbook_engine::library::SaveOptions;
-use actbook_engine::plan::{CompensationWork, Finding, Plan, Severity, add_step_ids};
+use actbook_engine::plan::{Finding, Plan, Severity, add_step_ids};
 use serde::Serialize;
 
 use super::Service;
@@ -255,23 +255,4 @@ impl Plans<'_> {
 pub(super) fn check_refusal(check: PlanCheck) -> Error {
     let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
     Error::invalid(DocumentKind::Plan, errors.collect())
-}
-
-/// Every tool that Actbook may call for a plan, each with the path in the document that names it.
-pub(super) fn named_tools(plan: &Plan) -> Vec<(String, &str)> {
-    let mut named = Vec::new();
-    for (index, step) in plan.steps.iter().enumerate() {
-        if let (Some(tool), false) = (step.tool(), step.is_agent_step()) {
-            named.push((format!("steps[{index}].tool"), tool));
-        }
-        if let Some(CompensationWork::Tool { tool, .. }) =
-            step.compensation.as_ref().map(|compensation| &compensation.work)
-        {
-            named.push((format!("steps[{index}].compensation.tool"), tool.as_str()));
-        }
-        if let Some(probe) = &step.probe {
-            named.push((format!("steps[{index}].probe.tool"), probe.tool.as_str()));
-        }
-    }
-    named
 }

@@ -10,7 +10,6 @@ use actbook_engine::tool_policy::ToolPolicies;
 
 use super::Service;
 use super::plans::Plans;
-use super::plans::named_tools;
 use crate::config::UnknownWord;
 use crate::store::tools::ToolRow;
 use crate::tools::ToolInfo;
@@ -35,7 +34,7 @@ impl DescribedTools {
         let hints = |tool: &str| self.0.get(tool).map(|info| &info.annotations);
         // Tools that agents call are not described, but the operator's config may have policies for them.
         let agent_tools = plan.steps.iter().filter_map(|step| step.tool());
-        let tools = named_tools(plan).into_iter().map(|(_, tool)| tool).chain(agent_tools);
+        let tools = plan.named_tools().into_iter().map(|(_, tool)| tool).chain(agent_tools);
         tools.map(|tool| (tool.to_owned(), service.catalog().policy(tool, hints(tool)))).collect()
     }
 }
@@ -43,7 +42,7 @@ impl DescribedTools {
 impl Plans<'_> {
     /// The descriptions of a plan's tools, and findings about those that are missing or cannot be called.
     pub(super) async fn describe_tools(self, plan: &Plan) -> (DescribedTools, Vec<Finding>) {
-        let named = named_tools(plan);
+        let named = plan.named_tools();
         let names: BTreeSet<String> = named.iter().map(|(_, tool)| (*tool).to_owned()).collect();
         let mut tools = DescribedTools::default();
         let mut errors = BTreeMap::new();
@@ -62,7 +61,7 @@ impl Plans<'_> {
                 findings.push(Finding { action: error.cure_action(), ..finding });
             }
         }
-        findings.extend(named_tools(plan).into_iter().filter_map(|(path, tool)| {
+        findings.extend(plan.named_tools().into_iter().filter_map(|(path, tool)| {
             let needs_task = tools.0.get(tool).is_some_and(ToolInfo::requires_legacy_mcp_task);
             needs_task.then(|| task_only_finding(path, tool))
         }));
@@ -110,7 +109,7 @@ impl Plans<'_> {
             let cure = "set it where Actbook is started, or give it a default: ${env:NAME:-default}";
             (!unset.is_empty()).then(|| Finding::error("unset_variable", path, message, cure))
         };
-        named_tools(plan).into_iter().filter_map(finding).collect()
+        plan.named_tools().into_iter().filter_map(finding).collect()
     }
 
     /// Findings from checking a plan's arguments and references against the descriptions of its tools.

@@ -175,7 +175,7 @@ pub async fn continued_answer(
     found: &FoundExecution,
     wait: Duration,
 ) -> Result<AgentAnswer, Error> {
-    let (mut view, not_driven) = endpoint.background().continue_and_view(found).await?;
+    let (mut view, not_driven) = endpoint.service().executions().continue_and_view(found).await?;
     if not_driven.is_none() && !wait.is_zero() {
         let (service, id) = (endpoint.service(), found.id.as_str());
         view = waiting::wait_for_view(service, request, id, WaitUntil::Settled, wait).await?;
@@ -307,10 +307,11 @@ async fn resume(
     id: &str,
     reason: Option<String>,
 ) -> Result<FoundExecution, Error> {
-    let Some(reason) = reason else { return endpoint.background().resume(caller, id).await };
+    let executions = endpoint.service().executions();
+    let Some(reason) = reason else { return executions.resume_if_paused(caller, id).await };
     let decision =
         Decision { decision: "continue".to_owned(), reason: Some(reason), step: None, details: None };
-    Ok(endpoint.service().executions().record_decision(caller, id, decision).await?.0)
+    Ok(executions.record_decision(caller, id, decision).await?.0)
 }
 
 /// The error that names the commands for a person. Err: the approval is not open.

@@ -232,6 +232,6 @@ async fn continue_and_answer(
     request: &AgentRequest,
     found: &FoundExecution,
 ) -> Result<AgentAnswer, Error> {
-    let (view, _) = endpoint.background().continue_and_view(found).await?;
+    let (view, _) = endpoint.service().executions().continue_and_view(found).await?;
     endpoint.execution_answer(request, view).await
 }

@@ -14,13 +14,8 @@ use actbook_engine::refusal::Refusal;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::Service;
-use super::executions::FoundExecution;
-use super::view::ExecutionView;
-use crate::caller::Caller;
-use crate::error::Error;
+use super::{ClaimResult, Error, HaltSignal, LazyRunner};
 use crate::ledger::{self, DriveState};
-use crate::runner::{ClaimResult, HaltSignal};
 use crate::store::executions;
 
 /// At most this many orphaned executions are taken over at a time.
@@ -35,7 +30,7 @@ pub struct BackgroundDriver(Arc<BackgroundState>);
 /// The state that all clones of a `BackgroundDriver` share.
 #[derive(Debug)]
 struct BackgroundState {
-    service: Service,
+    runner: LazyRunner,
     /// Streams of the executions that this process drives or is claiming; none of them is claimed twice.
     streams: Mutex<HashSet<StreamId>>,
     /// Streams of executions with another toolset, which are not tried again.
@@ -58,19 +53,15 @@ pub enum ContinueResult {
 }
 
 impl BackgroundDriver {
-    pub fn new(service: Service) -> Self {
+    pub fn new(runner: LazyRunner) -> Self {
         let (halt, busy) = (watch::Sender::new(false), watch::Sender::new(0));
         Self(Arc::new(BackgroundState {
-            service,
+            runner,
             streams: Mutex::default(),
             other_toolset: Mutex::default(),
             halt,
             busy,
         }))
-    }
-
-    pub fn service(&self) -> &Service {
-        &self.0.service
     }
 
     /// Drives an execution that this process has just claimed, in a background task.
@@ -97,38 +88,10 @@ impl BackgroundDriver {
         }
     }
 
-    /// Continues an execution after a command and returns its view. The second value is the error
-    /// `other_place`: this process has another toolset and cannot drive the execution; the command is
-    /// journaled nevertheless.
-    pub async fn continue_and_view(
-        &self,
-        found: &FoundExecution,
-    ) -> Result<(ExecutionView, Option<Error>), Error> {
-        let other_place = match self.continue_execution(found.stream).await {
-            Ok(_) => None,
-            Err(error) if matches!(error.refusal(), Some(Refusal::OtherToolset { .. })) => Some(error),
-            Err(error) => return Err(error),
-        };
-        Ok((self.0.service.executions().view_stream(found.stream).await?, other_place))
-    }
-
-    /// Lifts a pause. An execution that only lacks a driver needs no entry; one that has ended is refused.
-    pub async fn resume(&self, caller: &Caller, id: &str) -> Result<FoundExecution, Error> {
-        let found = self.0.service.executions().find(id).await?;
-        match found.status {
-            ExecutionStatus::Running | ExecutionStatus::Blocked | ExecutionStatus::Compensating => Ok(found),
-            ExecutionStatus::Paused
-            | ExecutionStatus::Succeeded
-            | ExecutionStatus::Failed
-            | ExecutionStatus::Cancelled
-            | ExecutionStatus::Compensated => Ok(self.0.service.executions().resume(caller, id).await?.0),
-        }
-    }
-
     /// Claims and drives every orphaned execution with this process's toolset; returns how many it took over.
     pub async fn take_over_orphaned(&self) -> Result<usize, Error> {
         let orphaned = self.find_orphaned().await?;
-        self.0.service.ledger.prefetch(orphaned.clone()).await?;
+        self.0.runner.ledger().prefetch(orphaned.clone()).await?;
         let mut claims = tokio::task::JoinSet::new();
         for stream in orphaned {
             let background = self.clone();
@@ -138,7 +101,7 @@ impl BackgroundDriver {
         while let Some(claimed) = claims.join_next().await {
             match claimed {
                 Ok((_, Ok(result))) => taken += usize::from(result == ContinueResult::DrivenHere),
-                Ok((stream, Err(error))) if matches!(error.refusal(), Some(Refusal::OtherToolset { .. })) => {
+                Ok((stream, Err(error))) if error.is_other_toolset() => {
                     self.0.other_toolset.lock().insert(stream);
                 }
                 Ok((_, Err(error))) => tracing::warn!("taking over an orphaned execution failed: {error}"),
@@ -150,20 +113,20 @@ impl BackgroundDriver {
 
     /// Streams of executions that have work to do and no live driver, according to the projections.
     async fn find_orphaned(&self) -> Result<Vec<StreamId>, Error> {
-        let service = &self.0.service;
-        let own = service.runner().await?.node_id();
+        let runner = &self.0.runner;
+        let own = runner.open().await?.node_id();
         // Whether each node is alive. The own node counts as not: an execution of it that is not registered
         // here has no task that drives it.
         let mut is_alive = HashMap::from([(own.as_str().to_owned(), false)]);
         let mut orphaned = Vec::new();
-        let now_ms = service.ledger.clock().now_ms();
-        for row in executions::due_by(service.tenant, now_ms, TAKEOVER_MAX).all(&service.db).await? {
+        let now_ms = runner.ledger().clock().now_ms();
+        for row in executions::due_by(runner.tenant(), now_ms, TAKEOVER_MAX).all(runner.db()).await? {
             let is_driven = match row.node {
                 None => false,
                 Some(node) => match is_alive.get(&node) {
                     Some(alive) => *alive,
                     None => {
-                        let alive = service.executions().live_driver(&node).await?.is_some();
+                        let alive = runner.live_driver(&node).await?.is_some();
                         is_alive.insert(node, alive);
                         alive
                     }
@@ -206,9 +169,9 @@ impl BackgroundDriver {
 
     /// Claims an execution for this process under the toolset of its plan here.
     async fn claim(&self, stream: StreamId) -> Result<ClaimResult, Error> {
-        let service = &self.0.service;
-        let plan = service.ledger.with_execution(stream, |execution| execution.plan.clone())?;
-        Ok(service.runner().await?.claim(stream, service.executions().toolset_digest(&plan)).await?)
+        let runner = &self.0.runner;
+        let plan = runner.ledger().with_execution(stream, |execution| execution.plan.clone())?;
+        runner.open().await?.claim(stream, runner.toolset_digest(&plan)).await
     }
 
     /// Registers an execution as driven here; false if it was registered already.
@@ -243,21 +206,21 @@ impl BackgroundDriver {
     /// Drives an execution, waits while it is blocked or paused, and drives it on. Returns when it has ended,
     /// after `halt`, or when another process drives it.
     async fn drive_until_ended(&self, mut claimed: DriveState) -> Result<(), Error> {
-        let service = &self.0.service;
+        let ledger = self.0.runner.ledger();
         let stream = claimed.stream;
         // Subscribed before driving, so that a command between driving and waiting is not missed.
-        let woken = service.ledger.register_driver(stream);
+        let woken = ledger.register_driver(stream);
         loop {
             let (epoch, decided) = (claimed.epoch, claimed.decided_at);
             let status = self.drive(claimed).await?;
             if matches!(status, ExecutionStatus::Blocked | ExecutionStatus::Paused) {
                 self.wait_until_runnable(stream, &woken).await?;
             }
-            if *self.0.halt.borrow() || service.ledger.with_execution(stream, |one| one.ended.is_some())? {
+            if *self.0.halt.borrow() || ledger.with_execution(stream, |one| one.ended.is_some())? {
                 return Ok(());
             }
             let driver = ledger::DRIVER_ACTOR.into();
-            claimed = match service.ledger.command(&driver, stream, Command::Drive { epoch }).await {
+            claimed = match ledger.command(&driver, stream, Command::Drive { epoch }).await {
                 Ok(progress) => DriveState { decided_at: decided, ..progress },
                 Err(ledger::Error::Refused(Refusal::NotTheDriver)) => match self.claim(stream).await? {
                     ClaimResult::Claimed(progress) => *progress,
@@ -272,7 +235,10 @@ impl BackgroundDriver {
     async fn drive(&self, claimed: DriveState) -> Result<ExecutionStatus, Error> {
         self.0.busy.send_modify(|busy| *busy += 1);
         let halt: HaltSignal = self.0.halt.subscribe();
-        let driven = self.0.service.executions().drive(claimed, halt).await;
+        let driven = match self.0.runner.open().await {
+            Ok(runner) => runner.drive(claimed, halt).await,
+            Err(error) => Err(error),
+        };
         self.0.busy.send_modify(|busy| *busy -= 1);
         driven
     }
@@ -280,20 +246,17 @@ impl BackgroundDriver {
     /// Waits until an execution is no longer blocked or paused, its deadline has passed, or `halt` was
     /// called.
     async fn wait_until_runnable(&self, stream: StreamId, woken: &Notify) -> Result<(), Error> {
-        let mut halt = self.0.halt.subscribe();
+        let (ledger, mut halt) = (self.0.runner.ledger(), self.0.halt.subscribe());
         loop {
-            let (status, deadline) = self
-                .0
-                .service
-                .ledger
-                .with_execution(stream, |execution| (execution.status(), due(execution).wake_at))?;
+            let (status, deadline) =
+                ledger.with_execution(stream, |execution| (execution.status(), due(execution).wake_at))?;
             if !matches!(status, ExecutionStatus::Blocked | ExecutionStatus::Paused) {
                 return Ok(());
             }
             let deadline = deadline.filter(|_| status == ExecutionStatus::Blocked);
             tokio::select! {
                 () = woken.notified() => {}
-                () = self.0.service.ledger.clock().wait_until(deadline) => return Ok(()),
+                () = ledger.clock().wait_until(deadline) => return Ok(()),
                 _ = halt.wait_for(|halted| *halted) => return Ok(()),
             }
         }

@@ -1,0 +1,181 @@
+//! Who drives an execution: this process, in the background or in a task that a command waits for, or another
+//! live process. Finds executions and authorises; `runner` claims and drives them.
+
+use std::time::Duration;
+
+use actbook_engine::chain::Digest;
+use actbook_engine::execution::Command;
+use actbook_engine::plan::Plan;
+use actbook_engine::policy::ExecutionStatus;
+
+use super::Service;
+use super::executions::{Executions, FoundExecution};
+use super::view::ExecutionView;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::ledger::DriveState;
+use crate::runner::{
+    self, BackgroundDriver, ClaimResult, DriveStopper, DriveTask, Driver, HaltSignal, RegisteredNode, Runner,
+};
+use crate::store::executions;
+
+/// At most this many executions of each status are checked for a missing driver.
+const ORPHAN_CANDIDATES_MAX: u64 = 200;
+/// How long a pause may take to be journaled; after that this process merely stops driving.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Service {
+    /// The runner of this process. The first call opens it and registers the process as a node.
+    pub async fn runner(&self) -> Result<&Runner, Error> {
+        Ok(self.runner.open().await?)
+    }
+
+    /// Drives executions in tasks of this process, independently of connections and requests.
+    pub fn background(&self) -> &BackgroundDriver {
+        &self.background
+    }
+}
+
+impl Executions<'_> {
+    /// The toolset digest of a plan: over this process's definitions of the servers that the plan names.
+    pub fn toolset_digest(self, plan: &Plan) -> Digest {
+        self.0.runner.toolset_digest(plan)
+    }
+
+    /// Claims an execution for this process; with `adopt` it first takes over this process's toolset. `None`:
+    /// another live process drives the execution, or it has ended.
+    pub async fn claim(self, caller: &Caller, id: &str, adopt: bool) -> Result<Option<DriveState>, Error> {
+        if adopt {
+            self.adopt(caller, id).await?;
+        }
+        let found = self.find(id).await?;
+        let toolset = self.toolset_digest(&self.fold(found.stream).await?.plan);
+        match self.0.runner().await?.claim(found.stream, toolset).await? {
+            ClaimResult::Claimed(progress) => Ok(Some(*progress)),
+            ClaimResult::DrivenElsewhere | ClaimResult::Ended => Ok(None),
+        }
+    }
+
+    /// Drives a claimed execution until it blocks, pauses or ends, or `halt` fires; returns its status then.
+    pub async fn drive(self, claimed: DriveState, halt: HaltSignal) -> Result<ExecutionStatus, Error> {
+        Ok(self.0.runner().await?.drive(claimed, halt).await?)
+    }
+
+    /// Drives a claimed execution in a task, until it blocks, pauses or ends, or is stopped.
+    pub async fn drive_in_task(self, claimed: DriveState) -> Result<DriveTask, Error> {
+        Ok(DriveTask::spawn(self.0.runner().await?.clone(), claimed))
+    }
+
+    /// Pauses an execution, so that no other process continues it, and stops the task that drives it here.
+    /// Stops the task also if the pause is refused or takes too long.
+    pub async fn pause_and_stop(self, caller: &Caller, id: &str, reason: &str, stopper: &DriveStopper) {
+        let pausing = self.pause(caller, id, Some(reason.to_owned()));
+        let paused = tokio::time::timeout(PAUSE_TIMEOUT, pausing).await;
+        if !matches!(paused, Ok(Ok(_))) {
+            tracing::debug!(
+                "the execution was not paused: it has ended, is being stopped, or the database is away"
+            );
+        }
+        // A server's task may run for long: do not wait for it, a later `resume` picks it up.
+        stopper.stop();
+    }
+
+    /// Continues an execution in the background after a command and returns its view. The second value is the
+    /// error `other_place`: this process has another toolset and cannot drive the execution; the command is
+    /// journaled nevertheless.
+    pub async fn continue_and_view(
+        self,
+        found: &FoundExecution,
+    ) -> Result<(ExecutionView, Option<Error>), Error> {
+        let other_place = match self.0.background().continue_execution(found.stream).await {
+            Ok(_) => None,
+            Err(error) if error.is_other_toolset() => Some(error.into()),
+            Err(error) => return Err(error.into()),
+        };
+        Ok((self.view_stream(found.stream).await?, other_place))
+    }
+
+    /// Lifts a pause. An execution that only lacks a driver needs no entry; one that has ended is refused.
+    pub async fn resume_if_paused(self, caller: &Caller, id: &str) -> Result<FoundExecution, Error> {
+        let found = self.find(id).await?;
+        match found.status {
+            ExecutionStatus::Running | ExecutionStatus::Blocked | ExecutionStatus::Compensating => Ok(found),
+            ExecutionStatus::Paused
+            | ExecutionStatus::Succeeded
+            | ExecutionStatus::Failed
+            | ExecutionStatus::Cancelled
+            | ExecutionStatus::Compensated => Ok(self.resume(caller, id).await?.0),
+        }
+    }
+
+    /// Replaces an execution's toolset by this process's. Refused if a server of its plan is not configured
+    /// here.
+    pub async fn adopt(self, caller: &Caller, id: &str) -> Result<(), Error> {
+        let found = self.find(id).await?;
+        let plan = self.fold(found.stream).await?.plan.clone();
+        let named = plan.named_tools();
+        let mut servers = named.into_iter().filter_map(|(_, tool)| tool.split_once('/'));
+        if let Some((missing, _)) = servers.find(|(server, _)| !self.0.tools.has_server(server)) {
+            return Err(Error::ServerNotConfigured { server: missing.to_owned() });
+        }
+        let toolset = self.toolset_digest(&plan);
+        self.0
+            .ledger
+            .command(&self.0.journaled_actor(caller), found.stream, Command::AdoptToolset { toolset })
+            .await?;
+        Ok(())
+    }
+
+    /// Refuses a command that this process could journal but not carry out: no live process drives the
+    /// execution, and its toolset is another one than this process's.
+    pub async fn require_drivable(self, id: &str) -> Result<(), Error> {
+        let found = self.find(id).await?;
+        let execution = self.fold(found.stream).await?;
+        if self.driver(&found).await?.is_some() || self.toolset_digest(&execution.plan) == execution.toolset {
+            return Ok(());
+        }
+        Err(runner::other_toolset(execution.project.as_deref()).into())
+    }
+
+    /// The live process that drives an execution. `None`: no process does.
+    pub async fn driver(self, found: &FoundExecution) -> Result<Option<Driver>, Error> {
+        match &found.node {
+            Some(node) => self.live_driver(node).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The process of a node. `None`: its lease has lapsed or it has exited.
+    pub(super) async fn live_driver(self, node: &str) -> Result<Option<Driver>, Error> {
+        Ok(self.0.runner.live_driver(node).await?)
+    }
+
+    /// Resolves once no live process drives the execution.
+    pub async fn wait_until_undriven(self, found: &FoundExecution) -> Result<(), Error> {
+        Ok(self.0.runner.wait_until_undriven(found.stream).await?)
+    }
+
+    /// Every registered node, and whether its process is alive.
+    pub async fn nodes(self) -> Result<Vec<RegisteredNode>, Error> {
+        Ok(self.0.runner.registered_nodes().await?)
+    }
+
+    /// Ids of running and compensating executions that no live process drives.
+    pub async fn list_orphaned(self) -> Result<Vec<String>, Error> {
+        let mut orphaned = Vec::new();
+        for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {
+            let filter =
+                executions::ExecutionFilter { status: Some(status.to_string()), ..Default::default() };
+            for row in executions::list(self.0.tenant, self.0.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
+                .all(&self.0.db)
+                .await?
+            {
+                let found = self.find(&row.public_id).await?;
+                if self.driver(&found).await?.is_none() {
+                    orphaned.push(row.public_id);
+                }
+            }
+        }
+        Ok(orphaned)
+    }
+}
