@@ -19,7 +19,7 @@ use actbook_engine::refusal::{Refusal, StepSuggestion};
 use crate::config::{ConfigError, WithheldConfig};
 use crate::store;
 
-pub use cause::{Ambiguity, ClosedPart, Corruption, ErasedUse, JournalTask, PersonAct, SecretProblem};
+pub use cause::{Ambiguity, ClosedPart, Corruption, ErasedUse, PersonAct, SecretProblem};
 pub use document::{DocumentKind, InvalidDocument, SECRET_IN_PLAN, UNTRUSTED_CONFIG};
 pub use interface::{AgentError, AgentErrorCode, CommandLineCode, CommandLineError, InterfaceError};
 pub use report::ErrorReport;
@@ -52,9 +52,6 @@ pub enum Error {
     /// The key file that seals the state of questions cannot be read or created.
     #[error("{}: {error}", .file.display())]
     KeyFile { file: PathBuf, error: std::io::Error },
-    /// A background task ended without a result.
-    #[error("{task} stopped: {why}")]
-    Aborted { task: JournalTask, why: String },
     #[error("{0}")]
     Bug(String),
 
@@ -144,7 +141,7 @@ impl Error {
             Self::Closed(_) => "closed",
             Self::NodeLock(_) => "seat",
             Self::KeyFile { .. } | Self::ExportNotWritten(_) => "io",
-            Self::Aborted { .. } | Self::Bug(_) => "internal",
+            Self::Bug(_) => "internal",
             Self::NoSuchExecution { .. } => "no_such_execution",
             Self::NoSuchStep { .. } => "no_such_step",
             Self::NoSuchPlan { .. } => "no_such_plan",

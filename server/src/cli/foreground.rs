@@ -207,7 +207,7 @@ async fn watch_other_driver(
             },
             undriven = &mut undriven => {
                 undriven?;
-                watching.refresh()?;
+                watching.refresh().await?;
                 return if watching.is_settled() { Ok(WatchEnd::Settled) } else { Err(nobody_drives_error(id)) };
             }
         }

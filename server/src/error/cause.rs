@@ -1,6 +1,5 @@
 //! The cases of errors that have several.
 
-use std::fmt;
 use std::sync::Arc;
 
 /// What no longer accepts requests.
@@ -95,20 +94,4 @@ pub enum PersonAct {
     Share,
     #[error("yes or no to an approval is a person's word; an agent cannot give it here")]
     Approve { execution: String },
-}
-
-/// Work on the whole journal that a panic or a shutdown can end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JournalTask {
-    Rebuild,
-    Verify,
-}
-
-impl fmt::Display for JournalTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rebuild => "rebuilding",
-            Self::Verify => "verifying",
-        })
-    }
 }

@@ -42,7 +42,6 @@ pub fn cure(error: &Error) -> String {
             "free some room on the disk of the data folder"
         }
         Error::NodeLock(_) | Error::KeyFile { .. } => "make the data folder writable",
-        Error::Aborted { .. } => "try again",
         Error::Bug(_) => "this is a bug in actbook",
         Error::NoSuchExecution { .. } => "`actbook list` shows them",
         Error::NoSuchStep { suggestion, .. } => return refusal::step_suggestion(suggestion),

@@ -24,7 +24,7 @@ pub use suggestions::{ApprovalRoute, execution_suggestions, status_step_argument
 
 use super::cures;
 use super::text::{AnswerText, Suggestion};
-use crate::error::{AgentError, ErrorReport};
+use crate::error::{Error, ErrorReport};
 use crate::service::quote::{self, quoted};
 use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, RecordView, StepView, WaitingView};
 use crate::service::{Brief, Durations};
@@ -119,11 +119,11 @@ pub fn undrivable_execution_answer(view: &ExecutionView, route: ApprovalRoute, w
 }
 
 /// The answer for an execution whose question could not be put to the person; `error` says why.
-pub fn dialog_failed_answer(view: &ExecutionView, error: &AgentError) -> AgentAnswer {
+pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer {
     let mut answer =
         render_execution(view, suggestions::execution_suggestions(view, ApprovalRoute::CommandLine));
     let cure = cures::cure_for_agent(error);
-    let note = format!("{}; {cure}", quote::line(&error.message, MESSAGE_CHARS_MAX));
+    let note = format!("{}; {cure}", quote::line(&error.to_string(), MESSAGE_CHARS_MAX));
     answer.text.push_str(&format!("\nNote: the question was not answered: {note}"));
     answer.structured["note"] = json!(note);
     answer

@@ -61,7 +61,6 @@ pub fn cure_for_agent(error: &Error) -> String {
         | Error::Closed(_)
         | Error::NodeLock(_)
         | Error::KeyFile { .. }
-        | Error::Aborted { .. }
         | Error::Bug(_)
         | Error::NoSuchStep { .. }
         | Error::NoSuchPlan { nearest: Some(_), .. }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use actbook_engine::policy::StepAnswer;
+use actbook_engine::refusal::Refusal;
 use rmcp::model::{
     CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
     InputRequest, InputRequiredResult, RequestStateCodec, SealOptions,
@@ -79,9 +80,7 @@ pub async fn elicit_approval(
             Ok(continued_answer(endpoint, request, &found, wait).await?.into_result().into())
         }
         Ok(QuestionOutcome::InputRequired(result)) => Ok(result.into()),
-        Err(Error::Agent(error)) if error.code == AgentErrorCode::DialogFailed => {
-            Ok(answer::dialog_failed_answer(&view, &error).into())
-        }
+        Err(error) if has_dialog_failed(&error) => Ok(answer::dialog_failed_answer(&view, &error).into()),
         Err(error) => Err(error),
         Ok(QuestionOutcome::NoAnswer) => {
             let waiting = &view.waiting[index];
@@ -270,4 +269,17 @@ pub async fn apply_answer(
 fn dialog_error(message: impl Into<String>) -> Error {
     let cure = "nothing was decided; the person can use `actbook approve` or `actbook decide`";
     Error::agent(AgentErrorCode::DialogFailed, message, cure)
+}
+
+/// Whether the person was not asked: the client refused the form, or showed none.
+pub fn has_dialog_failed(error: &Error) -> bool {
+    matches!(error, Error::Agent(error) if error.code == AgentErrorCode::DialogFailed)
+}
+
+/// Whether the question was answered or replaced before this answer to it arrived.
+pub fn is_stale_question(error: &Error) -> bool {
+    match error {
+        Error::Agent(error) => error.code == AgentErrorCode::StaleQuestion,
+        error => matches!(error.refusal(), Some(Refusal::StaleQuestion)),
+    }
 }

@@ -141,10 +141,8 @@ mod tests {
     async fn shutdown_expires_the_lease() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("book.db").display());
-        let (db, node) = (
-            Db::open(&url, Default::default()).await.unwrap(),
-            NodeLock::acquire(folder.path()).unwrap(),
-        );
+        let (db, node) =
+            (Db::open(&url, Default::default()).await.unwrap(), NodeLock::acquire(folder.path()).unwrap());
         let (renewed, lease) = watch::channel(Lease::acquire(&db, &node).await.unwrap());
         assert!(lease.borrow().allows_sending());
         let (shutdown, stopped) = watch::channel(());

@@ -164,8 +164,7 @@ impl Executions<'_> {
     pub async fn list_orphaned(self) -> Result<Vec<String>, Error> {
         let mut orphaned = Vec::new();
         for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {
-            let filter =
-                executions::ExecutionFilter { status: Some(status.to_string()), ..Default::default() };
+            let filter = executions::ExecutionRowFilter { status: Some(status), ..Default::default() };
             for row in executions::list(self.0.tenant, self.0.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
                 .all(&self.0.db)
                 .await?

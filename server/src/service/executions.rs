@@ -19,7 +19,7 @@ use super::Service;
 use super::entries::{check_word_count, qualify_actor};
 use super::view::{ExecutionSummary, ExecutionView, StepProgress, last_started_at_ms, parse_status};
 use crate::caller::Caller;
-use crate::error::{Ambiguity, ClosedPart, Corruption, DocumentKind, Error, SecretProblem};
+use crate::error::{Ambiguity, ClosedPart, DocumentKind, Error, SecretProblem};
 use crate::ledger::{self, DriveState, KeyedReply, StartRequest};
 use crate::random;
 use crate::store::{self, executions, plans};

@@ -10,7 +10,7 @@ use super::Service;
 pub use super::export::ExportReport;
 pub use super::verify::{VerifyFailure, VerifyReport};
 use crate::caller::Caller;
-use crate::error::{Corruption, Error, JournalTask};
+use crate::error::{Corruption, Error};
 use crate::ledger::{self, EraseActionRequest, EraseNoteRequest};
 use crate::store::{executions, journal, notes, requests, run_blocking};
 

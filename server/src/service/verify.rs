@@ -11,7 +11,7 @@ use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::standalone_action;
 use serde::Serialize;
 
-use crate::error::{Error, JournalTask};
+use crate::error::Error;
 use crate::ledger::{self, RowDifference};
 use crate::store::{self, Db, Entry, journal, payloads, run_blocking};
 

@@ -24,7 +24,7 @@ use super::question_content::QuestionContent;
 use super::step::ApprovalView;
 use super::waiting::waiting_views;
 pub use super::waiting::{AnswerOption, ClaimView, QuestionKind, WaitingView};
-use crate::error::Error;
+use crate::error::{Corruption, Error};
 use crate::store::{executions, payloads, plans};
 
 /// Longest quotation of a tool's text in a question.
@@ -211,7 +211,7 @@ impl ExecutionSummary {
 
 /// The status in an execution's row. `Err`: the row was forged or damaged.
 pub(super) fn parse_status(row: &executions::ExecutionRow) -> Result<ExecutionStatus, Error> {
-    row.status.parse().map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))
+    row.status.parse().map_err(|error| Error::Corrupt(Corruption::Row(error)))
 }
 
 impl PlanView {

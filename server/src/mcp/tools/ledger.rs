@@ -94,10 +94,10 @@ async fn list_entries(
         execution: input.execution_id,
         plan: input.plan_id,
         task: input.task,
-        status: parse_word("no_such_status", input.status)?,
+        status: parse_word(Error::NoSuchStatus, input.status)?,
         kind: input.kind,
         actor: input.actor,
-        category: parse_word("no_such_category", input.category)?,
+        category: parse_word(Error::NoSuchCategory, input.category)?,
         since: parse_time_argument("since", input.since)?,
         until: parse_time_argument("until", input.until)?,
         words: search_words(input.search),
@@ -114,11 +114,10 @@ async fn list_entries(
 
 /// Parses a filter that is one of a closed set of words. An unknown word would silently match nothing.
 pub(super) fn parse_word<T: FromStr<Err = String>>(
-    code: &'static str,
+    unknown_word: fn(String) -> Error,
     word: Option<String>,
 ) -> Result<Option<T>, Error> {
-    let parsed = word.map(|word| word.parse()).transpose();
-    parsed.map_err(|why| Error::new(code, why, "give one of these, or leave it out"))
+    word.map(|word| word.parse()).transpose().map_err(unknown_word)
 }
 
 /// The words of a search; empty if there is none.
@@ -144,7 +143,7 @@ async fn list_executions(
     limit: u64,
 ) -> Result<AgentAnswer, Error> {
     let filter = ExecutionFilter {
-        status: parse_word("no_such_status", input.status)?,
+        status: parse_word(Error::NoSuchStatus, input.status)?,
         plan: input.plan_id,
         task: input.task,
         since: parse_time_argument("since", input.since)?,

@@ -159,11 +159,11 @@ impl AgentTool for QueryHistoryInput {
 
     async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let filter = ExecutionFilter {
-            status: parse_word("no_such_status", self.status)?,
+            status: parse_word(Error::NoSuchStatus, self.status)?,
             plan: self.plan_id,
             task: self.task,
             actor: self.actor,
-            category: parse_word("no_such_category", self.category)?,
+            category: parse_word(Error::NoSuchCategory, self.category)?,
             since: parse_time_argument("since", self.since)?,
             until: parse_time_argument("until", self.until)?,
             words: search_words(self.search),
