@@ -48,7 +48,7 @@ mod trust;
 
 use std::process::ExitCode;
 
-use actbook::error::{CommandLineCode, Error};
+use crate::error::{CommandLineCode, Error};
 use clap::{CommandFactory, Parser};
 
 use args::{CliArgs, CliCommand};
@@ -102,7 +102,14 @@ pub fn write_log(text: &str) {
 }
 
 /// Runs the command, prints its error if it has one, and returns the exit code of the process.
-pub async fn run(args: CliArgs) -> ExitCode {
+///
+/// This blocks instead of returning a future: a future is compiled in the crate that polls it, and the binary
+/// would compile again what the library has compiled for the futures that it spawns.
+pub fn run(runtime: &tokio::runtime::Runtime, args: CliArgs) -> ExitCode {
+    runtime.block_on(run_to_exit_code(args))
+}
+
+async fn run_to_exit_code(args: CliArgs) -> ExitCode {
     let output = Output::new(args.common.json);
     let ended = run_command(args, &output).await;
     let exit = ended.unwrap_or_else(|error| {

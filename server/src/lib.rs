@@ -83,6 +83,8 @@
 mod boot_instant;
 #[doc(hidden)]
 pub mod caller;
+#[doc(hidden)]
+pub mod cli;
 mod client;
 mod clock;
 #[doc(hidden)]

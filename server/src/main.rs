@@ -1,9 +1,8 @@
 //! The binary: parses the command line, sets up logging, runs the command, and returns its exit code.
 
-mod cli;
-
 use std::process::ExitCode;
 
+use actbook::cli;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -12,7 +11,7 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(report_panic));
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => {
-            let exit = runtime.block_on(cli::run(command));
+            let exit = cli::run(&runtime, command);
             // A blocking read that never ends, such as of a terminal, must not delay the exit.
             runtime.shutdown_background();
             exit

@@ -2,9 +2,9 @@
 
 use std::io::{IsTerminal, Stdin};
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::service::view::{AnswerOption, QuestionKind};
-use actbook::service::{ExecutionWatcher, PersonQuestion, QuestionMedium};
+use crate::error::{CommandLineCode, Error};
+use crate::service::view::{AnswerOption, QuestionKind};
+use crate::service::{ExecutionWatcher, PersonQuestion, QuestionMedium};
 use actbook_engine::refusal::Refusal;
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::io::Interest;

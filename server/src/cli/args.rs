@@ -8,7 +8,7 @@ mod run;
 
 use std::path::PathBuf;
 
-use actbook::service::ReportedStatus;
+use crate::service::ReportedStatus;
 use actbook_engine::plan::find_inexact_in_json;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};

@@ -1,8 +1,8 @@
 //! An execution's result in words: the outcome, the recovery brief, open questions, and the next commands to
 //! type.
 
-use actbook::service::view::{AnswerOption, ExecutionView, QuestionKind, StepView, WaitingView};
-use actbook::service::{ApprovalView, Brief, Durations, NoteView, ReportedStatus};
+use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, StepView, WaitingView};
+use crate::service::{ApprovalView, Brief, Durations, NoteView, ReportedStatus};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{ExecutionStatus, StepAnswer, StepStatus};

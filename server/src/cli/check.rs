@@ -1,6 +1,6 @@
 //! `check`: analyses a plan without running it, and prints findings, waves and the point of no return.
 
-use actbook::service::CheckedPlan;
+use crate::service::CheckedPlan;
 use actbook_engine::analysis::PlanCheck;
 use actbook_engine::id::StepId;
 use actbook_engine::plan::{Finding, Severity};

@@ -1,10 +1,10 @@
 //! Which config a command uses, and what happens if a config found in the working folder is not trusted.
 
-use actbook::config::{
+use crate::config::{
     Config, ConfigError, ConfigLocation, ConfigStatus, TrustStore, UnknownWord, WithheldConfig, locate_config,
 };
-use actbook::error::Error;
-use actbook::error::command_line::trust_cure;
+use crate::error::Error;
+use crate::error::command_line::trust_cure;
 use actbook_engine::policy::StepAnswer;
 
 use super::args::{
@@ -87,7 +87,7 @@ impl ConfigNeed {
 
 /// The record of the configs that the user has trusted, in the data folder.
 pub fn trust_store() -> TrustStore {
-    TrustStore::new(&actbook::folders::data_folder())
+    TrustStore::new(&crate::folders::data_folder())
 }
 
 /// Loads the config for a command. `Err`: the command requires a valid and trusted config, and this one is
@@ -143,7 +143,7 @@ fn withhold_broken(named: Option<&std::path::Path>, error: &ConfigError) -> With
                 | ConfigLocation::WorkingFolder(file)
                 | ConfigLocation::Named(file),
             ) => file,
-            Ok(ConfigLocation::Nowhere(_)) | Err(_) => actbook::config::FILE_NAMES[0].into(),
+            Ok(ConfigLocation::Nowhere(_)) | Err(_) => crate::config::FILE_NAMES[0].into(),
         },
     };
     WithheldConfig::broken(file, error)
@@ -168,8 +168,8 @@ fn warn_and_use_empty(output: &Output, withheld: WithheldConfig) -> Config {
 /// nothing.
 fn use_empty(output: &Output, withheld: WithheldConfig) -> Config {
     match withheld.reason {
-        actbook::config::WithheldReason::Broken(_) => warn_and_use_empty(output, withheld),
-        actbook::config::WithheldReason::NeverTrusted | actbook::config::WithheldReason::ChangedSince => {
+        crate::config::WithheldReason::Broken(_) => warn_and_use_empty(output, withheld),
+        crate::config::WithheldReason::NeverTrusted | crate::config::WithheldReason::ChangedSince => {
             withheld.into_config()
         }
     }

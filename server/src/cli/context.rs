@@ -1,7 +1,7 @@
 //! `context`: writes, reads, searches and deletes notes.
 
-use actbook::error::Error;
-use actbook::service::{NoteFilter, NoteOwner, NoteOwnerRef, NoteSpec, NoteValueView, NoteView};
+use crate::error::Error;
+use crate::service::{NoteFilter, NoteOwner, NoteOwnerRef, NoteSpec, NoteValueView, NoteView};
 use serde_json::Value;
 
 use super::args::{ContextSubcommand, NoteOwnerArgs};

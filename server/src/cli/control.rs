@@ -1,9 +1,9 @@
 //! Commands that change a running execution: pause, resume, cancel, undo, approve, reject, decide, record.
 //! Each records the command, then tells which process continues the execution, or continues it here.
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::service::view::StepView;
-use actbook::service::{ActionFacts, ActionRecord, DriveState, Driver, FoundExecution};
+use crate::error::{CommandLineCode, Error};
+use crate::service::view::StepView;
+use crate::service::{ActionFacts, ActionRecord, DriveState, Driver, FoundExecution};
 use actbook_engine::policy::{ExecutionStatus, StepAnswer};
 use actbook_engine::refusal::Refusal;
 

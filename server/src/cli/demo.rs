@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use actbook::config::{Config, DatabaseOptions};
-use actbook::error::{CommandLineCode, DocumentKind, Error};
-use actbook::service::view::ExecutionView;
+use crate::config::{Config, DatabaseOptions};
+use crate::error::{CommandLineCode, DocumentKind, Error};
+use crate::service::view::ExecutionView;
 use actbook_engine::policy::ExecutionStatus;
 use serde_json::json;
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::service::ExecutionWatcher;
+use crate::error::{CommandLineCode, Error};
+use crate::service::ExecutionWatcher;
 use actbook_engine::id::Epoch;
 
 use super::control::process_label;
@@ -76,7 +76,7 @@ async fn print_hand_over(session: &Session, id: &str, child: &Child) -> CommandR
 
 /// The file that takes the stderr of background processes.
 fn log_file() -> PathBuf {
-    actbook::folders::data_folder().join("detached.log")
+    crate::folders::data_folder().join("detached.log")
 }
 
 /// Starts `actbook drive ID` with this process's database, config and options.

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use actbook::config::UnknownWord;
-use actbook::error::Error;
-use actbook::tools::ServerState;
+use crate::config::UnknownWord;
+use crate::error::Error;
+use crate::tools::ServerState;
 use futures_util::future::join_all;
 use serde::Serialize;
 
@@ -124,7 +124,7 @@ fn check_unknown_words(session: &Session) -> impl Iterator<Item = DoctorCheck> {
 }
 
 fn check_data_folder() -> DoctorCheck {
-    let folder = actbook::folders::data_folder();
+    let folder = crate::folders::data_folder();
     let cure = "make it writable, or set XDG_DATA_HOME";
     match try_write(&folder) {
         Ok(()) => DoctorCheck::passed("folder", format!("{} is writable", folder.display())),

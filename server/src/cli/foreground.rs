@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::service::view::{ExecutionView, QuestionKind};
-use actbook::service::{DriveState, DriveStopper, ExecutionWatcher};
+use crate::error::{CommandLineCode, Error};
+use crate::service::view::{ExecutionView, QuestionKind};
+use crate::service::{DriveState, DriveStopper, ExecutionWatcher};
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use tokio::time::{Instant, Interval, interval, sleep_until};
 

@@ -1,7 +1,7 @@
 //! `help TOPIC`: the reference, embedded in the binary. Each topic is a page of the documentation, or
 //! sections of it.
 
-use actbook::error::{CommandLineCode, Error};
+use crate::error::{CommandLineCode, Error};
 use actbook_engine::analysis::nearest;
 use clap::CommandFactory;
 use serde_json::json;

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use actbook::config::import::{
+use crate::config::import::{
     ImportOutcome, ImportedServer, add_servers, import_server as import_entry, servers_in, servers_yaml,
 };
-use actbook::config::{Config, ConfigLocation, ConfigStatus, FILE_NAMES, locate_config};
-use actbook::error::{CommandLineCode, Error};
-use actbook::folders::replace_file;
+use crate::config::{Config, ConfigLocation, ConfigStatus, FILE_NAMES, locate_config};
+use crate::error::{CommandLineCode, Error};
+use crate::folders::replace_file;
 use serde::Serialize;
 
 use super::args::CommonArgs;

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use actbook::error::{CommandLineCode, CommandLineError, Error, InvalidDocument};
+use crate::error::{CommandLineCode, CommandLineError, Error, InvalidDocument};
 use actbook_engine::plan::{DOCUMENT_BYTES_MAX, Plan, find_inexact_in_json, read_document};
 use serde_json::{Map, Value};
 

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::folders::replace_file;
+use crate::error::{CommandLineCode, Error};
+use crate::folders::replace_file;
 use serde_json::{Map, Value, json};
 
 use super::args::{AgentClient, CommonArgs, InstallArgs};

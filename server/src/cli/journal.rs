@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::service::view::EntryView;
-use actbook::service::{JournalFilter, VerifyReport};
+use crate::error::{CommandLineCode, Error};
+use crate::service::view::EntryView;
+use crate::service::{JournalFilter, VerifyReport};
 use serde_json::Value;
 
 use super::args::JournalArgs;
@@ -194,7 +194,7 @@ pub fn verify_file(output: &Output, file: &Path) -> CommandResult {
         let message = format!("{} cannot be read: {error}", file.display());
         Error::command_line(CommandLineCode::Io, message, "give a file that `actbook export` wrote")
     };
-    let verified = actbook::service::verify_file(BufReader::new(File::open(file).map_err(failed)?))?;
+    let verified = crate::service::verify_file(BufReader::new(File::open(file).map_err(failed)?))?;
     Ok(print_verified(output, &verified, &file.display().to_string()))
 }
 

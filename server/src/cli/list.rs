@@ -1,7 +1,7 @@
 //! `list`: prints executions, newest first, page by page.
 
-use actbook::service::view::ExecutionSummary;
-use actbook::service::{ExecutionFilter, WaitingExecutions};
+use crate::service::view::ExecutionSummary;
+use crate::service::{ExecutionFilter, WaitingExecutions};
 
 use super::args::ListArgs;
 use super::output::Output;
@@ -35,10 +35,7 @@ pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
 }
 
 /// The service's filter; `--cursor` becomes the stream of that execution. `Err` if it does not exist.
-async fn execution_filter(
-    session: &Session,
-    args: ListArgs,
-) -> Result<ExecutionFilter, actbook::error::Error> {
+async fn execution_filter(session: &Session, args: ListArgs) -> Result<ExecutionFilter, crate::error::Error> {
     let before = match &args.cursor {
         Some(id) => Some(session.service.executions().find(id).await?.stream),
         None => None,

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use actbook::error::Error;
-use actbook::service::view::StepProgress;
-use actbook::service::{ExecutionWatcher, StepSnapshot};
+use crate::error::Error;
+use crate::service::view::StepProgress;
+use crate::service::{ExecutionWatcher, StepSnapshot};
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use serde_json::{Value, json};
 

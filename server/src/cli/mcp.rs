@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use actbook::error::Error;
-use actbook::mcp::{McpEndpoint, ToolProfile, serve_stdio};
+use crate::error::Error;
+use crate::mcp::{McpEndpoint, ToolProfile, serve_stdio};
 
 use super::args::ProfileArg;
 use super::session::Session;

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use actbook::error::Error;
+use crate::error::Error;
 use parking_lot::Mutex;
 use serde::Serialize;
 

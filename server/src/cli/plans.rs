@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use actbook::error::{CommandLineCode, Corruption, DocumentKind, Error};
-use actbook::service::PlanFilter;
+use crate::error::{CommandLineCode, Corruption, DocumentKind, Error};
+use crate::service::PlanFilter;
 use actbook_engine::plan::Plan;
 use serde_json::{Value, json};
 

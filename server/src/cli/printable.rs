@@ -2,7 +2,7 @@
 //! direction controls are escaped (`\u{1b}`), so that a terminal never acts on them. `output` passes
 //! everything through here, so no other file has to.
 
-use actbook::tools::escape_hidden;
+use crate::tools::escape_hidden;
 
 /// Begins each continuation line of a text from outside, so that it cannot pass for a line of Actbook's own.
 const CONTINUATION: &str = "\n    │ ";

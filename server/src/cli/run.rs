@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use actbook::error::Error;
-use actbook::service::{ExecutedPlan, StartedExecution};
+use crate::error::Error;
+use crate::service::{ExecutedPlan, StartedExecution};
 use actbook_engine::analysis::PlanCheck;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::{Plan, Severity};

@@ -3,10 +3,10 @@
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::mcp::conformance::ConformanceFixture;
-use actbook::mcp::http::{self, ListenConfig};
-use actbook::mcp::{McpEndpoint, SessionHandler};
+use crate::error::{CommandLineCode, Error};
+use crate::mcp::conformance::ConformanceFixture;
+use crate::mcp::http::{self, ListenConfig};
+use crate::mcp::{McpEndpoint, SessionHandler};
 use serde_json::json;
 
 use super::args::ServeArgs;

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use actbook::caller::Caller;
-use actbook::config::{Config, DatabaseOptions, without_password};
-use actbook::error::{CommandLineCode, Error};
-use actbook::service::Service;
+use crate::caller::Caller;
+use crate::config::{Config, DatabaseOptions, without_password};
+use crate::error::{CommandLineCode, Error};
+use crate::service::Service;
 
 use super::args::CommonArgs;
 use super::output::Output;
@@ -28,7 +28,7 @@ pub struct Session {
 impl Session {
     /// Opens the database, creating a missing file, with the current user as the caller.
     pub async fn open(common: &CommonArgs, config: Config, output: Output) -> Result<Self, Error> {
-        let database = common.database.clone().unwrap_or_else(actbook::folders::default_database);
+        let database = common.database.clone().unwrap_or_else(crate::folders::default_database);
         let options = DatabaseOptions { unsafe_durability: common.unsafe_durability };
         let session = Self::open_with(config, database, options, output).await?;
         Ok(Self { named_config: common.config.clone(), ..session })

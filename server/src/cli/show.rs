@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use actbook::error::Error;
-use actbook::service::Driver;
-use actbook::service::view::{ExecutionView, StepView};
+use crate::error::Error;
+use crate::service::Driver;
+use crate::service::view::{ExecutionView, StepView};
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use serde_json::{Value, json};

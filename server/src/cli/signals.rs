@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use actbook::error::{CommandLineCode, Error};
+use crate::error::{CommandLineCode, Error};
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -93,7 +93,7 @@ fn deliver(signal: StopSignal) {
 /// Kills the child processes and exits at once, with the exit code that shells report for this signal.
 pub fn end_process(signal: StopSignal) -> ! {
     Output::finish_drawing();
-    actbook::tools::kill_child_processes();
+    crate::tools::kill_child_processes();
     std::process::exit(match signal {
         StopSignal::Interrupt => 130,
         StopSignal::Terminate => 143,

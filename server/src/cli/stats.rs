@@ -1,6 +1,6 @@
 //! `stats`: prints statistics, with charts on a terminal and plain columns in a pipe.
 
-use actbook::service::{DurationPercentiles, Stats, StatsFilter, WaitFigures};
+use crate::service::{DurationPercentiles, Stats, StatsFilter, WaitFigures};
 use actbook_engine::policy::ExecutionStatus;
 use jiff::Timestamp;
 

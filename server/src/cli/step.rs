@@ -1,7 +1,7 @@
 //! `show EXECUTION STEP`: prints one step in full, with everything that was sent and received.
 
-use actbook::service::view::ErrorView;
-use actbook::service::{ApprovalView, AttemptView, CompensationView, StepDetail, UndoItem};
+use crate::service::view::ErrorView;
+use crate::service::{ApprovalView, AttemptView, CompensationView, StepDetail, UndoItem};
 use serde_json::Value;
 
 use super::output::Output;

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use actbook::error::{CommandLineCode, Error};
+use crate::error::{CommandLineCode, Error};
 use serde_json::json;
 
 use super::output::Output;

@@ -1,7 +1,7 @@
 //! `task`: adds, lists, shows, splits and changes tasks.
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::service::{AddedTask, TaskHistory, TaskSpec, TaskStatus, TaskView};
+use crate::error::{CommandLineCode, Error};
+use crate::service::{AddedTask, TaskHistory, TaskSpec, TaskStatus, TaskView};
 use serde_json::{Map, Value};
 
 use super::args::{TaskDetailArgs, TaskSubcommand};

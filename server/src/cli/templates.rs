@@ -1,7 +1,7 @@
 //! `template`: lists, shows, saves, uses and deletes templates.
 
-use actbook::error::Error;
-use actbook::service::{InputView, SavedPlan, TemplateUse, TemplateView};
+use crate::error::Error;
+use crate::service::{InputView, SavedPlan, TemplateUse, TemplateView};
 use actbook_engine::plan::Plan;
 use serde_json::{Map, Value};
 

@@ -4,7 +4,7 @@ use actbook_engine::plan::{parse_age_ms, parse_duration_ms};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use actbook::service::{DayEdge, parse_time};
+use crate::service::{DayEdge, parse_time};
 
 /// Unix time in milliseconds.
 pub fn now_ms() -> i64 {

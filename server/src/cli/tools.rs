@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use actbook::error::{CommandLineCode, Error};
-use actbook::service::{ToolCallStats, ToolCallStatsByName, ToolPolicyView};
-use actbook::tools::{ServerTools, ToolInfo, escape_hidden};
+use crate::error::{CommandLineCode, Error};
+use crate::service::{ToolCallStats, ToolCallStatsByName, ToolPolicyView};
+use crate::tools::{ServerTools, ToolInfo, escape_hidden};
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::Outcome;
 use serde_json::{Value, json};

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use actbook::config::{
+use crate::config::{
     Authority, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
     TemplatePart, is_secret_name, locate_config, resolve_program,
 };
-use actbook::error::{CommandLineCode, Error};
-use actbook::tools::escape_hidden;
+use crate::error::{CommandLineCode, Error};
+use crate::tools::escape_hidden;
 use serde_json::{Value, json};
 
 use super::args::{CommonArgs, TrustArgs};

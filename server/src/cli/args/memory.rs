@@ -1,6 +1,6 @@
 //! The arguments of `context` (notes), `task` and `template`.
 
-use actbook::service::TaskStatus;
+use crate::service::TaskStatus;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
