@@ -34,14 +34,15 @@ impl SessionSubscriptions {
     pub async fn add(&self, service: &Service, peer: Peer<RoleServer>, uri: String) -> Result<(), ErrorData> {
         let id = subscribable_execution_id(&uri)
             .ok_or_else(|| not_found(&uri, "only executions can be subscribed to"))?;
-        service.executions().find(&id).await.map_err(|error| not_found(&uri, &error.to_string()))?;
+        // Before the reply: what the client does after it must not be part of the state that is watched from.
+        let watched = service.executions().watch(&id).await;
+        let mut execution = watched.map_err(|error| not_found(&uri, &error.to_string()))?;
         let mut watchers = self.0.lock();
         if watchers.len() >= SUBSCRIBED_MAX && !watchers.contains_key(&uri) {
             return Err(ErrorData::invalid_params(format!("at most {SUBSCRIBED_MAX} subscriptions"), None));
         }
-        let (service, watched_uri) = (service.clone(), uri.clone());
+        let watched_uri = uri.clone();
         let watcher = tokio::spawn(async move {
-            let Ok(mut execution) = service.executions().watch(&id).await else { return };
             while execution.wait_for_change().await.is_ok() {
                 let update = ResourceUpdatedNotificationParam::new(watched_uri.clone());
                 if peer.notify_resource_updated(update).await.is_err() {
