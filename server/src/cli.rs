@@ -133,7 +133,6 @@ async fn run_command(args: CliArgs, output: &Output) -> CommandResult {
         CliCommand::Help { topic } => help::help(output, &topic),
         CliCommand::Install(install_args) => install::install(output, &args.common, &install_args),
         CliCommand::Trust(trust_args) => trust::trust(output, &args.common, &trust_args),
-        CliCommand::McpConformance { listen } => serve::serve_conformance(output, listen).await,
         CliCommand::Verify { file: Some(file) } => journal::verify_file(output, &file),
         CliCommand::Tools(args::ToolsSubcommand::Import { from, dry_run }) => {
             import::import(output, &args.common, &from, dry_run)
@@ -241,8 +240,7 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         | CliCommand::Man
         | CliCommand::Help { .. }
         | CliCommand::Install(_)
-        | CliCommand::Trust(_)
-        | CliCommand::McpConformance { .. } => {
+        | CliCommand::Trust(_) => {
             unreachable!("commands without a database run before one is opened")
         }
     }

@@ -6,7 +6,6 @@ mod answer;
 mod arguments;
 mod call_variants;
 mod completions;
-pub mod conformance;
 pub mod cures;
 mod elicit;
 pub mod http;
@@ -52,7 +51,7 @@ pub use tools::ToolProfile;
 const LIST_TTL_MS: u64 = 3_600_000;
 
 /// The supported revisions of the protocol, oldest first.
-const PROTOCOL_VERSIONS: [ProtocolVersion; 4] = [
+pub const PROTOCOL_VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2025_03_26,
     ProtocolVersion::V_2025_06_18,
     ProtocolVersion::V_2025_11_25,

@@ -350,12 +350,6 @@ Examples:
         after_help = "Example:\n  actbook completions bash > ~/.local/share/bash-completion/completions/actbook"
     )]
     Completions { shell: clap_complete::Shell },
-    /// What the protocol's conformance suite talks to, on the same stack as `serve`
-    #[command(hide = true)]
-    McpConformance {
-        #[arg(long, value_name = "HOST:PORT")]
-        listen: std::net::SocketAddr,
-    },
     /// Print the man page
     #[command(hide = true, after_help = "Example:\n  actbook man > actbook.1 && man ./actbook.1")]
     Man,

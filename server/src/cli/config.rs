@@ -78,7 +78,6 @@ impl ConfigNeed {
             | CliCommand::Demo { .. }
             | CliCommand::DemoTools { .. }
             | CliCommand::Completions { .. }
-            | CliCommand::McpConformance { .. }
             | CliCommand::Help { .. }
             | CliCommand::Man => Self::Nothing,
         }

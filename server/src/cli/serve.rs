@@ -4,7 +4,6 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use crate::error::{CommandLineCode, Error};
-use crate::mcp::conformance::ConformanceFixture;
 use crate::mcp::http::{self, ListenConfig};
 use crate::mcp::{McpEndpoint, SessionHandler};
 use serde_json::json;
@@ -49,16 +48,6 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     http::serve(listener, &listen, client, Some(session.service.clone()), shutdown).await;
     background.halt_and_drain(SHUTDOWN_TIMEOUT).await;
     claiming.abort();
-    Ok(Exit::Done)
-}
-
-/// Serves the fixture of MCP's conformance suite. It has no journal.
-pub async fn serve_conformance(output: &Output, address: SocketAddr) -> CommandResult {
-    let listen = ListenConfig { address, host_names: Vec::new(), allow_non_loopback: false };
-    let listener = listen.bind().await?;
-    print_url(output, &listener)?;
-    let fixture = ConformanceFixture::new();
-    http::serve(listener, &listen, move || fixture.clone(), None, wait_for_shutdown()).await;
     Ok(Exit::Done)
 }
 

@@ -80,7 +80,7 @@ pub async fn elicit_approval(
             Ok(continued_answer(endpoint, request, &found, wait).await?.into_result().into())
         }
         Ok(QuestionOutcome::InputRequired(result)) => Ok(result.into()),
-        Err(error) if has_dialog_failed(&error) => Ok(answer::dialog_failed_answer(&view, &error).into()),
+        Err(error) if is_dialog_failure(&error) => Ok(answer::dialog_failed_answer(&view, &error).into()),
         Err(error) => Err(error),
         Ok(QuestionOutcome::NoAnswer) => {
             let waiting = &view.waiting[index];
@@ -272,7 +272,7 @@ fn dialog_error(message: impl Into<String>) -> Error {
 }
 
 /// Whether the person was not asked: the client refused the form, or showed none.
-pub fn has_dialog_failed(error: &Error) -> bool {
+pub fn is_dialog_failure(error: &Error) -> bool {
     matches!(error, Error::Agent(error) if error.code == AgentErrorCode::DialogFailed)
 }
 

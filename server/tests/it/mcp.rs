@@ -9,6 +9,7 @@ mod boundary;
 mod claims;
 mod clients;
 mod conformance;
+mod conformance_server;
 mod crowd;
 mod discovery;
 mod doors;

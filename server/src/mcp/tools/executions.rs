@@ -108,7 +108,7 @@ impl AgentTool for ExecutePlanInput {
                 }
                 Ok(QuestionOutcome::InputRequired(result)) => return Ok(result.into()),
                 // Steps may have run: the agent needs the execution's id, whatever became of the question.
-                Err(error) if elicit::is_stale_question(&error) || elicit::has_dialog_failed(&error) => {
+                Err(error) if elicit::is_stale_question(&error) || elicit::is_dialog_failure(&error) => {
                     let view = endpoint.service().executions().view(&id).await?;
                     return Ok(answer::dialog_failed_answer(&view, &error).into());
                 }

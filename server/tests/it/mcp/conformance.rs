@@ -1,9 +1,13 @@
-//! The protocol's conformance suite: in full against `mcp-conformance`, and against the real server wherever
-//! a scenario does not need the suite's own tools.
+//! The protocol's conformance suite: in full against a server with the suite's own tools on the product's HTTP
+//! stack, and against `actbook serve` wherever a scenario does not need those tools.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
+use actbook::mcp::http::{self, ListenConfig};
+
+use super::conformance_server::ConformanceFixture;
 use super::serve_process::ServeProcess;
 use crate::cli::Sandbox;
 
@@ -76,13 +80,24 @@ fn run_suite(url: &str, words: &[&str]) -> (bool, String) {
     (output.status.success(), output_text)
 }
 
-#[test]
-fn conformance_server_passes_the_full_suite() {
-    let sandbox = Sandbox::new();
-    let server =
-        ServeProcess::start_with(&sandbox, &["mcp-conformance", "--listen", "127.0.0.1:0", "--json"]);
+#[tokio::test(flavor = "multi_thread")]
+async fn conformance_server_passes_the_full_suite() {
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listen = ListenConfig { address: loopback, host_names: Vec::new(), allow_non_loopback: false };
+    let listener = listen.bind().await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let fixture = ConformanceFixture::new();
+    let serving = http::serve(listener, &listen, move || fixture.clone(), None, std::future::pending());
+    tokio::select! {
+        () = serving => panic!("the server ended before the suite"),
+        checked = tokio::task::spawn_blocking(move || check_full_suite(&url)) => checked.unwrap(),
+    }
+}
+
+/// Runs all that the suite requires of each revision.
+fn check_full_suite(url: &str) {
     for revision in ["2026-07-28", "2025-11-25"] {
-        let (passed, output) = run_suite(&server.url(), &["--requirements", revision]);
+        let (passed, output) = run_suite(url, &["--requirements", revision]);
         let total = output.lines().find(|line| line.starts_with("Total: ")).unwrap_or_default();
         assert!(passed && total.ends_with(" 0 failed") && !output.contains('✗'), "{revision}: {output}");
     }

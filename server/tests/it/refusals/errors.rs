@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use actbook::config::{ConfigError, WithheldConfig, WithheldReason};
 use actbook::error::{
     Ambiguity, CatalogError, ClosedPart, Corruption, DocumentKind, ErasedUse, Error, InvalidDocument,
-    JournalTask, PersonAct, SecretProblem, StoreError,
+    PersonAct, SecretProblem, StoreError,
 };
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::id::ExecutionId;
@@ -128,8 +128,6 @@ fn of_storage() -> Vec<Error> {
         Error::NodeLock(full_disk()),
         Error::NodeLock(no_permission()),
         Error::KeyFile { file: PathBuf::from("/data/door.key"), error: no_permission() },
-        Error::Aborted { task: JournalTask::Rebuild, why: "it panicked".into() },
-        Error::Aborted { task: JournalTask::Verify, why: "it panicked".into() },
         Error::Bug("no key".into()),
         Error::NotAnExport { why: "line 1".into() },
         Error::ExportNotWritten(full_disk()),

@@ -1,5 +1,5 @@
-//! A test server for the MCP conformance suite: its `test_*` tools, prompts and `test://` resources, behind
-//! the same HTTP stack as the real endpoint. It has no journal and no plans.
+//! A server for the MCP conformance suite: its `test_*` tools, prompts and `test://` resources, behind the HTTP
+//! stack of `actbook serve`. It has no journal and no plans.
 
 mod input_rounds;
 mod mcp_tasks;
@@ -7,6 +7,7 @@ mod suite_content;
 
 use std::borrow::Cow;
 
+use actbook::mcp::{PROTOCOL_VERSIONS, implementation_info};
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientCapabilities,
@@ -16,14 +17,15 @@ use rmcp::model::{
     ReadResourceRequestParams, ReadResourceResponse, RequestStateCodec, ServerCapabilities, ServerConfig,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::SubscriptionContext;
+use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::task_manager::TaskManager;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::McpRequestContext;
+/// The library's context of one request.
+type McpRequestContext = RequestContext<RoleServer>;
 
-/// Between notifications, so that a client receives them one by one.
+/// From one notification to the next, so that a client receives them one by one.
 const NOTIFICATION_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// The server that the conformance suite tests. Clones share one state.
@@ -35,18 +37,6 @@ pub struct ConformanceFixture {
     /// Counts changes to the list of prompts.
     prompt_list_changes: watch::Sender<u64>,
     mcp_tasks: TaskManager,
-}
-
-impl std::fmt::Debug for ConformanceFixture {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fixture").finish_non_exhaustive()
-    }
-}
-
-impl Default for ConformanceFixture {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl ConformanceFixture {
@@ -92,12 +82,12 @@ impl ServerHandler for ConformanceFixture {
             .enable_tasks()
             .build();
         ServerConfig::new(capabilities)
-            .with_server_info(super::implementation_info())
+            .with_server_info(implementation_info())
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        Cow::Owned(super::PROTOCOL_VERSIONS.to_vec())
+        Cow::Owned(PROTOCOL_VERSIONS.to_vec())
     }
 
     async fn list_tools(
@@ -267,6 +257,7 @@ impl ServerHandler for ConformanceFixture {
     }
 }
 
+/// Signals a change to a list.
 fn signal_list_change(list: &watch::Sender<u64>) -> CallToolResponse {
     list.send_modify(|count| *count += 1);
     text_response("changed")
@@ -276,23 +267,27 @@ fn signal_list_change(list: &watch::Sender<u64>) -> CallToolResponse {
 #[expect(deprecated, reason = "the older revisions of the protocol still have logging")]
 async fn send_logs(context: &McpRequestContext) -> Result<CallToolResponse, ErrorData> {
     use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
+    let mut pace = tokio::time::interval(NOTIFICATION_PAUSE);
     for message in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+        pace.tick().await;
         let entry = LoggingMessageNotificationParam::new(LoggingLevel::Info, message.into());
         context.peer.notify_logging_message(entry).await.map_err(client_error)?;
-        tokio::time::sleep(NOTIFICATION_PAUSE).await;
     }
+    pace.tick().await;
     Ok(text_response("Logging is done"))
 }
 
 /// `test_tool_with_progress`: sends three progress notifications.
 async fn send_progress(context: &McpRequestContext) -> Result<CallToolResponse, ErrorData> {
+    let mut pace = tokio::time::interval(NOTIFICATION_PAUSE);
     for progress in [0.0, 50.0, 100.0] {
+        pace.tick().await;
         if let Some(token) = context.meta.get_progress_token() {
             let progress = ProgressNotificationParam::new(token, progress).with_total(100.0);
             context.peer.notify_progress(progress).await.map_err(client_error)?;
         }
-        tokio::time::sleep(NOTIFICATION_PAUSE).await;
     }
+    pace.tick().await;
     Ok(text_response("Progress is done"))
 }
 
