@@ -78,7 +78,7 @@ pub struct UndoCall {
 pub enum DecodeError {
     #[error("entries of kind `{0}` were written by a newer actbook; update this one")]
     UnknownKind(String),
-    #[error("the body of a `{kind}` entry does not read: {why}")]
+    #[error("the body of a `{kind}` entry cannot be read: {why}")]
     InvalidBody { kind: String, why: String },
 }
 

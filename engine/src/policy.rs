@@ -27,7 +27,7 @@ macro_rules! string_enum {
             fn from_str(text: &str) -> Result<Self, String> {
                 Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| {
                     let known: Vec<_> = Self::ALL.iter().map(|word| word.as_str()).collect();
-                    format!("`{text}` is none of {}", known.join(", "))
+                    format!("`{text}` is not one of {}", known.join(", "))
                 })
             }
         }

@@ -20,7 +20,7 @@ pub enum Refusal {
     #[error("another process drives this execution")]
     NotTheDriver,
     /// The claim expects an epoch that is not the current one, or the execution has ended.
-    #[error("another process was faster to take it up")]
+    #[error("another process claimed it first")]
     ClaimedByAnother,
     /// The execution's toolset is not this process's. `project`: that of the execution.
     #[error("this execution was started with other definitions of its servers{}", in_project(.project))]
@@ -81,14 +81,14 @@ pub enum Refusal {
     #[error("this execution was erased, and nothing is kept of it any more")]
     RecordInErased,
     /// A single word that is nearly a decision with an effect.
-    #[error("`{decision}` would only be kept, and nothing would follow from it")]
+    #[error("`{decision}` would only be recorded, and would change nothing")]
     UnclearDecision { decision: String, nearest: ActingDecision },
     #[error("the confidence is a number from 0 to 1")]
     InvalidConfidence,
 
     #[error("only ended executions can be erased")]
     EraseBeforeEnd,
-    #[error("its undo waits for a yes, and needs what would be erased")]
+    #[error("its undo waits for approval, and needs what would be erased")]
     EraseBeforeUndoApproval,
 
     #[error("{field} has 1 to {bytes_max} bytes and no control characters")]

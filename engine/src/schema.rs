@@ -62,7 +62,7 @@ impl<'a> SchemaSizeCounter<'a> {
                     let anchored = REFUSED_KEYWORDS.contains(&name.as_str()) || (name == "$id" && !outermost);
                     if anchored && field.is_string() {
                         return Err(format!(
-                            "`{name}` is not taken in inputs; refer with `$ref: \"#/$defs/…\"`"
+                            "`{name}` is not supported in inputs; refer with `$ref: \"#/$defs/…\"`"
                         ));
                     }
                     count += match field.as_str() {
@@ -89,9 +89,7 @@ impl<'a> SchemaSizeCounter<'a> {
             return Err(format!("`{reference}` refers to itself; write the levels out"));
         }
         if self.reference_chain.len() >= REFERENCES_MAX {
-            return Err(format!(
-                "more than {REFERENCES_MAX} references lead on to one another; refer directly"
-            ));
+            return Err(format!("more than {REFERENCES_MAX} references form one chain; refer directly"));
         }
         let pointer = reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
         let target = pointer.and_then(|pointer| self.schema.pointer(pointer));

@@ -90,7 +90,7 @@ impl ClockReading {
 fn warn_clock_off(off_ns: i128) -> bool {
     let (by_s, side) = (off_ns.abs() / 1_000_000_000, if off_ns > 0 { "ahead of" } else { "behind" });
     tracing::warn!(
-        "the system clock is {by_s} s {side} the journal's, which follows slowly and keeps waits as they are"
+        "the system clock is {by_s} s {side} the journal's, which is adjusted slowly so that waits keep their length"
     );
     true
 }

@@ -371,7 +371,7 @@ fn read_authority(top: &mut Section, key: &'static str) -> Result<Authority, Con
     match top.text(key)?.as_deref() {
         None | Some("people") => Ok(Authority::People),
         Some("agents") => Ok(Authority::Agents),
-        Some(other) => Err(top.problem_at(key, format!("`{other}` is none of people, agents"))),
+        Some(other) => Err(top.problem_at(key, format!("`{other}` is not one of people, agents"))),
     }
 }
 
@@ -419,7 +419,7 @@ fn take_tool_settings(entry: &mut Section) -> Result<ToolConfig, ConfigProblem> 
         Some("required") => Some(true),
         Some("none") => Some(false),
         Some(other) => {
-            return Err(entry.problem_at("approval", format!("`{other}` is none of required, none")));
+            return Err(entry.problem_at("approval", format!("`{other}` is not one of required, none")));
         }
     };
     Ok(ToolConfig {
@@ -461,7 +461,7 @@ const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 fn read_method(entry: &mut Section) -> Result<String, ConfigProblem> {
     let method = entry.text("method")?.map_or_else(|| "POST".into(), |method| method.to_ascii_uppercase());
     if !METHODS.contains(&method.as_str()) {
-        return Err(entry.problem_at("method", format!("`{method}` is none of {}", METHODS.join(", "))));
+        return Err(entry.problem_at("method", format!("`{method}` is not one of {}", METHODS.join(", "))));
     }
     Ok(method)
 }
@@ -512,12 +512,14 @@ fn read_task_plan(mut entry: Section) -> Result<TaskPlanRule, ConfigProblem> {
             (Some(plan), None) => PlanSource::Plan(plan),
             (None, Some(template)) => PlanSource::Template(template),
             (None, None) => return Err(entry.problem_at("", "needs a `plan` or a `template`".into())),
-            (Some(_), Some(_)) => return Err(entry.problem_at("template", "comes instead of `plan`".into())),
+            (Some(_), Some(_)) => {
+                return Err(entry.problem_at("template", "is used instead of `plan`".into()));
+            }
         },
         start: entry.flag("start")?.unwrap_or(false),
     };
     if rule.r#type.is_none() && rule.labels.is_empty() {
-        return Err(entry.problem_at("", "needs a `type` or `labels`, or it would fit every task".into()));
+        return Err(entry.problem_at("", "needs a `type` or `labels`, or it would match every task".into()));
     }
     entry.finish()?;
     Ok(rule)

@@ -132,7 +132,9 @@ impl Resolve for CheckedResolver {
 
 /// The message of a denied private address.
 fn private_address_message(host: &str, address: IpAddr) -> String {
-    format!("`{host}` is at {address}, which is no public address; the config's `egress.allow` can name it")
+    format!(
+        "`{host}` is at {address}, which is not a public address; the config's `egress.allow` can name it"
+    )
 }
 
 impl EgressClient {
@@ -215,7 +217,7 @@ fn redirect_target(response: &Response) -> Option<Result<Url, String>> {
     }
     let location = response.headers().get(LOCATION)?;
     let to = location.to_str().ok().and_then(|to| response.url().join(to).ok());
-    Some(to.ok_or_else(|| "a redirect to what is no address".to_owned()))
+    Some(to.ok_or_else(|| "a redirect to an invalid address".to_owned()))
 }
 
 /// Points `request` to `to`; drops sensitive headers on a change of origin, refuses to leave https.

@@ -86,14 +86,14 @@ pub enum Error {
 
     #[error("`{tool}` does not take these arguments: {why}")]
     InvalidArguments { tool: String, why: String },
-    #[error("`{tool}` is not what it was when the plan was saved: {differences}")]
+    #[error("`{tool}` has changed since the plan was saved: {differences}")]
     ToolChanged { tool: String, differences: String },
     #[error("`{tool}` is part of this process and has no definition to accept")]
     NothingToAccept { tool: String },
     #[error("{why}")]
     InvalidExecutor { why: String },
     /// `trouble`: the character that could pass for Actbook's own text.
-    #[error("`{field}` holds {trouble}")]
+    #[error("`{field}` contains {trouble}")]
     InvalidName { field: &'static str, trouble: String },
     #[error("a request key has 1 to {bytes_max} bytes")]
     InvalidKey { bytes_max: usize },
@@ -107,13 +107,13 @@ pub enum Error {
     OutputNotAllowed { status: ReportedStatus },
     #[error("the template `{name}` comes with Actbook")]
     ShippedTemplate { name: String },
-    #[error("what this execution was given has been erased")]
+    #[error("the inputs of this execution have been erased")]
     Erased { needed_for: ErasedUse },
     #[error("{0}")]
     Secret(SecretProblem),
     #[error("{0}")]
     NeedsPerson(PersonAct),
-    #[error("this is not an export that reads: {why}")]
+    #[error("this export cannot be read: {why}")]
     NotAnExport { why: String },
     #[error("the export cannot be written: {0}")]
     ExportNotWritten(std::io::Error),

@@ -91,7 +91,7 @@ pub enum Error {
     Refused(#[from] Refusal),
     #[error(transparent)]
     Store(#[from] store::Error),
-    #[error("the journal does not add up: {0}; run `actbook verify`")]
+    #[error("the journal is inconsistent: {0}; run `actbook verify`")]
     Corrupt(String),
     #[error("the ledger is closed")]
     Closed,

@@ -296,7 +296,7 @@ impl ServerHandler for SessionHandler {
             Ok(Err(error)) => Ok(answer::error_result(&cures::report_for_agent(&error)).into()),
             Err(error) => {
                 tracing::error!("a tool call panicked or was aborted: {error}");
-                Err(ErrorData::internal_error("the call broke off; its journal entries stand", None))
+                Err(ErrorData::internal_error("the call was aborted; its journal entries remain", None))
             }
         }
     }

@@ -215,7 +215,7 @@ impl Tools {
                 (raw, stopped, limits.output_bytes_max)
             }
             Ok(_) | Err(_) => {
-                let why = format!("nothing here knows task {task} of `{}`", call.tool);
+                let why = format!("no server here can report on task {task} of `{}`", call.tool);
                 (RawOutcome::McpTaskLost { why }, false, OUTPUT_BYTES_MAX)
             }
         };

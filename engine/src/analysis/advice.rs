@@ -37,7 +37,7 @@ pub(super) fn limit_per_code(findings: Vec<Finding>) -> Vec<Finding> {
     for (code, count) in counts {
         if count > FINDINGS_PER_CODE_MAX {
             let message = format!("there are {} more findings `{code}`", count - FINDINGS_PER_CODE_MAX);
-            kept.push(Finding::note("more_findings", "steps", message, "cure those listed first"));
+            kept.push(Finding::note("more_findings", "steps", message, "correct those listed first"));
         }
     }
     kept
@@ -121,7 +121,7 @@ fn auto_without_compensation(plan: &Plan, step: &Step, at: &str) -> Option<Findi
     let missing = plan.policy.on_failure == OnFailure::Auto && !step.read_only && step.compensation.is_none();
     let message = format!("`auto` cannot undo `{}`: it has no compensation", step.id);
     missing.then(|| {
-        Finding::warning("no_compensation", at, message, "add a `compensation`, or say `read_only: true`")
+        Finding::warning("no_compensation", at, message, "add a `compensation`, or set `read_only: true`")
     })
 }
 
@@ -144,15 +144,15 @@ fn unsafe_retry(step: &Step, rules: StepRules, at: &str) -> Option<Finding> {
         let message = format!(
             "`{id}` is neither idempotent nor read-only, so a time-out is `unknown` and not tried again"
         );
-        let cure = "say `idempotent: true` if sending it twice does no harm, or add a `probe`";
+        let cure = "set `idempotent: true` if sending it twice does no harm, or add a `probe`";
         return Some(Finding::warning("retry_without_effect", format!("{at}.retry.on"), message, cure));
     }
     let message = format!(
         "`{id}` is tried again after a failure, and neither the plan nor the config calls it idempotent: \
-         what a failed call has done already is done twice"
+         the effects of a failed call may happen twice"
     );
     let cure =
-        "say `idempotent: true` if sending it twice does no harm, or retry only where nothing was done";
+        "set `idempotent: true` if sending it twice does no harm, or retry only where nothing was done";
     Some(Finding::note("retry_of_effects", format!("{at}.retry"), message, cure))
 }
 
@@ -185,7 +185,7 @@ fn compensated_irreversible(step: &Step, at: &str) -> Option<Finding> {
             "irreversible_compensation",
             format!("{at}.cancellable"),
             message,
-            "say `partially-reversible` or `reversible`",
+            "use `partially-reversible` or `reversible`",
         )
     })
 }

@@ -116,7 +116,7 @@ impl<'a> ArgumentChecker<'a> {
             let compiled = schema::compile(&facts.input_schema);
             if let Err(why) = &compiled {
                 let message = format!("the schema of `{tool}` cannot be used here: {why}");
-                let cure = "its server alone checks the arguments; ask its maker for a plainer schema";
+                let cure = "only its server checks the arguments; ask its author for a simpler schema";
                 self.findings.push(Finding::warning("unchecked_schema", format!("{at}.tool"), message, cure));
             }
             self.validators.insert(tool, compiled.ok());
@@ -149,7 +149,7 @@ impl<'a> ArgumentChecker<'a> {
                 }
                 InferredValue::Schema { always: false, .. } if undoes => {
                     let message = format!(
-                        "`{}` is not always there, and the undo needs it",
+                        "`{}` is not always present, and the undo needs it",
                         path.source_text(path.segments.len())
                     );
                     let cure = "use `arguments` or a field that the tool's schema requires";
@@ -334,7 +334,7 @@ fn undeclared_arguments(tool: &str, schema: &Value, value: &Value, at: &str) -> 
     };
     let unknown = arguments.keys().filter(|name| !properties.contains_key(*name));
     let undeclared = |name: &String| {
-        let message = format!("the schema of `{tool}` does not speak of `{name}`");
+        let message = format!("the schema of `{tool}` does not mention `{name}`");
         Finding::warning(
             "superfluous_argument",
             format!("{at}.{name}"),

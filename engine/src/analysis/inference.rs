@@ -145,7 +145,7 @@ fn undeclared_argument<'a, 'n>(
     known: impl Iterator<Item = &'n str>,
 ) -> InferredValue<'a> {
     let (whole, inside) = (path.source_text(length + 1), path.source_text(length));
-    let message = format!("`{whole}` is not among what the step sends");
+    let message = format!("`{whole}` is not among the step's arguments");
     InferredValue::Undeclared {
         message,
         cure: undeclared_field_cure(&path.segments[length], &inside, known),
@@ -185,9 +185,9 @@ fn infer_from_schema<'a>(root: &'a Value, path: &'a ReferencePath) -> InferredVa
             SchemaLookup::Undeclared { never, known } => {
                 let (whole, inside) = (path.source_text(length + 1), path.source_text(length));
                 let message = if never {
-                    format!("there is never a `{whole}`, by the schema of `{inside}`")
+                    format!("the schema of `{inside}` allows no `{whole}`")
                 } else {
-                    format!("the schema of `{inside}` does not speak of `{whole}`")
+                    format!("the schema of `{inside}` does not mention `{whole}`")
                 };
                 return InferredValue::Undeclared {
                     message,

@@ -110,7 +110,7 @@ fn schema_findings(schema: &Value) -> Vec<Finding> {
         findings.push(Finding::error("not_a_schema", "inputs.type", message, "write `type: object`"));
     }
     for name in unknown_keywords(schema) {
-        let message = format!("`{name}` is no keyword of JSON Schema, so it declares nothing");
+        let message = format!("`{name}` is not a keyword of JSON Schema, so it declares nothing");
         let cure = match nearest(name, KEYWORDS) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("declare it as {{type: object, properties: {{{name}: {{type: …}}}}}}"),
@@ -144,7 +144,7 @@ fn misspelt_keywords(schema: &Value, at: &str, findings: &mut Vec<Finding>) {
         for (name, meant) in
             unknown_keywords(schema).filter_map(|name| Some((name, nearest(name, KEYWORDS)?)))
         {
-            let message = format!("`{name}` is no keyword of JSON Schema, so it has no effect");
+            let message = format!("`{name}` is not a keyword of JSON Schema, so it has no effect");
             let cure = format!("did you mean `{meant}`?");
             findings.push(Finding::warning("unknown_keyword", format!("{at}.{name}"), message, cure));
         }

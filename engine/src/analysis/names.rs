@@ -29,8 +29,8 @@ pub fn check_names(plan: &Plan) -> Vec<Finding> {
     let names = [("name".to_owned(), plan.name.as_str())].into_iter().chain(steps);
     let bad = names.filter_map(|(path, name)| Some((path, forbidden_character(name)?)));
     let finding = |(path, trouble): (String, String)| {
-        let cure = "use one line of plain text; longer words belong into `description`";
-        Finding::error("invalid_name", path, format!("the name holds {trouble}"), cure)
+        let cure = "use one line of plain text; longer text belongs in `description`";
+        Finding::error("invalid_name", path, format!("the name contains {trouble}"), cure)
     };
     bad.map(finding).collect()
 }

@@ -43,24 +43,31 @@ fn server_contradictions(
     let mut findings = Vec::new();
     if step.read_only && writes && facts.read_only != Some(true) {
         let message = format!("the plan says that `{tool}` only reads, and its server says that it writes");
-        let cure = "leave `read_only` out, or ask who is right";
+        let cure = "leave `read_only` out, or find out which is right";
         findings.push(Finding::warning("contradicts_server", format!("{at}.read_only"), message, cure));
     }
     let undone = rules.cancellable == Reversibility::Reversible && step.compensation.is_some();
     if facts.destructive == Some(true) && undone && declares("cancellable") {
-        let message = format!("`{tool}` destroys, says its server, and the plan calls that reversible");
+        let message =
+            format!("`{tool}` is destructive, according to its server, and the plan calls it reversible");
         let cure =
-            "make sure that the compensation brings back what was there, or say `partially-reversible`";
+            "make sure that the compensation brings back what was there, or use `partially-reversible`";
         findings.push(Finding::warning("contradicts_server", format!("{at}.cancellable"), message, cure));
     }
     if writes && !rules.read_only && step.compensation.is_none() && !declares("cancellable") {
-        let message = format!("`{tool}` writes, says its server, and nothing undoes it");
-        let cure = "add a `compensation`, or say `cancellable: irreversible` if there is none";
+        let message = format!("`{tool}` writes, according to its server, and has no compensation");
+        let cure = "add a `compensation`, or set `cancellable: irreversible` if there is none";
         findings.push(Finding::warning("no_compensation", at, message, cure));
     }
     if facts.read_only == Some(true) && !rules.read_only {
-        let message = format!("`{tool}` only reads, says its server; the plan treats it as one that writes");
-        findings.push(Finding::note("claims_read_only", at, message, "say `read_only: true` if you agree"));
+        let message =
+            format!("`{tool}` only reads, according to its server; the plan treats it as one that writes");
+        findings.push(Finding::note(
+            "claims_read_only",
+            at,
+            message,
+            "set `read_only: true` if that is right",
+        ));
     }
     findings
 }
@@ -70,7 +77,7 @@ fn writing_probe(step: &Step, tools: &ToolFactsByName, at: &str) -> Option<Findi
     let probe = step.probe.as_ref()?;
     let facts = tools.get(&probe.tool)?;
     (facts.read_only == Some(false)).then(|| {
-        let message = format!("a probe only looks, and `{}` writes, says its server", probe.tool);
+        let message = format!("a probe must only read, and `{}` writes, according to its server", probe.tool);
         Finding::warning(
             "contradicts_server",
             format!("{at}.probe.tool"),
@@ -88,7 +95,7 @@ pub(super) fn forbidden_probes(plan: &Plan, terms: &ToolPolicies) -> Vec<Finding
         let Some(probe) = &step.probe else { continue };
         let tool_terms = terms.get(&probe.tool).filter(|terms| !terms.allows_probe());
         let Some(ToolPolicy { approval, .. }) = tool_terms else { continue };
-        let why = if *approval { "asks for a yes before each call of it" } else { "says that it writes" };
+        let why = if *approval { "requires an approval for each call of it" } else { "says that it writes" };
         let message = format!("`{}` cannot be a probe: the config {why}", probe.tool);
         let (path, cure) = (format!("steps[{}].probe.tool", no.0), "probe with a tool that only reads");
         findings.push(Finding::error("forbidden_probe", path, message, cure));
@@ -101,9 +108,9 @@ fn guarded_compensation(step: &Step, rules: StepRules, at: &str) -> Option<Findi
     let tool =
         step.compensation.as_ref().and_then(Compensation::tool).filter(|_| rules.undo_needs_approval)?;
     let message =
-        format!("the config asks for a yes before a call of `{tool}`: undoing `{}` waits for it", step.id);
+        format!("the config requires an approval for a call of `{tool}`: undoing `{}` waits for it", step.id);
     let path = format!("{at}.compensation");
-    Some(Finding::note("approval_by_config", path, message, "be there to answer"))
+    Some(Finding::note("approval_by_config", path, message, "have a person ready to approve it"))
 }
 
 /// Warns where the operator's config overrides what the plan declares.
@@ -138,8 +145,8 @@ fn config_overrides(
     }
     if terms.approval && !step.approval {
         let message =
-            format!("the config asks for a yes before each call of `{}`", step.tool().unwrap_or_default());
-        findings.push(Finding::note("approval_by_config", at, message, "be there to answer"));
+            format!("the config requires an approval for each call of `{}`", step.tool().unwrap_or_default());
+        findings.push(Finding::note("approval_by_config", at, message, "have a person ready to approve it"));
     }
     findings
 }
@@ -155,10 +162,10 @@ fn hidden_text(plan: &Plan, tools: &ToolFactsByName) -> Vec<Finding> {
         };
         if reported.insert(tool) {
             let message = format!(
-                "`{tool}` describes itself with hidden characters: {}",
+                "`{tool}` has hidden characters in its definition: {}",
                 facts.hidden_characters.join(", ")
             );
-            let cure = "read its description with `actbook tools show`, and doubt its server";
+            let cure = "read its description with `actbook tools show`, and be careful with its server";
             let finding = Finding::warning("hidden_text", path, message, cure);
             findings.push(finding.with_action(CureAction::ReadToolDescription));
         }

@@ -216,7 +216,7 @@ impl<'a> Evaluator<'a, '_> {
             };
             let value = self.evaluate_node(value)?.into_value(self.budget)?;
             if map.contains_key(&key) {
-                return Err(recoverable(format!("the key {key} is there twice")));
+                return Err(recoverable(format!("the key {key} is given twice")));
             }
             map.insert(key, value);
         }
@@ -504,7 +504,7 @@ pub(super) fn compile_regex(pattern: &str) -> Result<Regex, String> {
     let built = RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).build();
     built.map_err(|error| {
         format!(
-            "`{pattern}` is no regular expression: {}",
+            "`{pattern}` is not a regular expression: {}",
             error.to_string().lines().last().unwrap_or_default()
         )
     })

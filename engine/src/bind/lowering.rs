@@ -98,9 +98,13 @@ impl Lowering {
         match cel_environment().parser().parse(written) {
             Ok(parsed) => self.lower_node(&parsed, 0),
             Err(errors) => Err(errors.errors.first().map_or_else(
-                || "is no CEL expression".to_owned(),
+                || "is not a CEL expression".to_owned(),
                 |error| {
-                    format!("is no CEL expression: {} at character {}", first_clause(&error.msg), error.pos.1)
+                    format!(
+                        "is not a CEL expression: {} at character {}",
+                        first_clause(&error.msg),
+                        error.pos.1
+                    )
                 },
             )),
         }
@@ -133,7 +137,7 @@ impl Lowering {
             Expr::Struct(made) => {
                 Err(format!("makes a {}; only maps `{{\"key\": value}}` can be made", made.type_name))
             }
-            Expr::Comprehension(_) | Expr::Unspecified => Err("is no CEL expression".to_owned()),
+            Expr::Comprehension(_) | Expr::Unspecified => Err("is not a CEL expression".to_owned()),
         }
     }
 
@@ -173,7 +177,7 @@ impl Lowering {
                 EntryExpr::MapEntry(entry) => {
                     entries.push((self.lower_node(&entry.key, depth)?, self.lower_node(&entry.value, depth)?))
                 }
-                EntryExpr::StructField(_) => return Err("is no CEL expression".to_owned()),
+                EntryExpr::StructField(_) => return Err("is not a CEL expression".to_owned()),
             }
         }
         Ok(ExpressionNode::Map(entries))
@@ -234,7 +238,7 @@ impl Lowering {
         right: &IdedExpr,
         depth: usize,
     ) -> LoweringResult {
-        let operator = binary_operator(name).ok_or_else(|| "is no CEL expression".to_owned())?;
+        let operator = binary_operator(name).ok_or_else(|| "is not a CEL expression".to_owned())?;
         Ok(ExpressionNode::Binary(operator, self.lower_boxed(left, depth)?, self.lower_boxed(right, depth)?))
     }
 

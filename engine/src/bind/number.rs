@@ -11,7 +11,7 @@ use super::function::cel_type_name;
 
 /// A float as a JSON number; `Err` for NaN and infinities.
 pub(super) fn float_value(number: f64) -> Result<Value, String> {
-    Number::from_f64(number).map(Value::Number).ok_or_else(|| format!("{number} is no JSON number"))
+    Number::from_f64(number).map(Value::Number).ok_or_else(|| format!("{number} is not a JSON number"))
 }
 
 /// The negative of a number; `None` where it is out of range.

@@ -29,7 +29,7 @@ pub(crate) fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, marked_work);
-        let thread = thread.expect("the system refuses a thread: nothing can run here");
+        let thread = thread.expect("the system cannot start a thread");
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -93,7 +93,7 @@ pub fn yaml_message(error: &serde_saphyr::Error) -> String {
     }
     match error {
         Error::DuplicateMappingKey { key, .. } => {
-            format!("the key `{}` is there twice", key.as_deref().unwrap_or("?"))
+            format!("the key `{}` is given twice", key.as_deref().unwrap_or("?"))
         }
         Error::NullIntoString { .. } => "a key is empty".to_owned(),
         Error::Budget { breach, .. } => budget_breach_message(breach),
@@ -112,7 +112,7 @@ fn budget_breach_message(breach: &BudgetBreach) -> String {
         | Breach::AliasAnchorRatio { .. }
         | Breach::RecordedAnchorEvents { .. }
         | Breach::RecordedAnchorBytes { .. } => {
-            "there are too many anchors (&) and aliases (*), or they stand for too much".to_owned()
+            "there are too many anchors (&) and aliases (*), or they expand to too much".to_owned()
         }
         _ => "the document is too large or too complex".to_owned(),
     }
@@ -177,7 +177,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
         Number::from_f64(value)
             .map(Value::Number)
-            .ok_or_else(|| E::custom(format!("{value} is no JSON number")))
+            .ok_or_else(|| E::custom(format!("{value} is not a JSON number")))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         while let Some(name) = entries.next_key::<String>()? {
             let StrictValue(value) = entries.next_value()?;
             if map.contains_key(&name) {
-                return Err(A::Error::custom(format!("the key `{name}` is there twice")));
+                return Err(A::Error::custom(format!("the key `{name}` is given twice")));
             }
             map.insert(name, value);
         }

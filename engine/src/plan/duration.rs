@@ -3,7 +3,7 @@
 /// Unit names with their length in milliseconds, shortest first.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-/// Parses a duration into milliseconds; `None` where `text` is no duration or overflows.
+/// Parses a duration into milliseconds; `None` where `text` is not a duration or overflows.
 pub fn parse_duration_ms(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);

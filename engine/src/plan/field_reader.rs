@@ -187,7 +187,7 @@ impl<'v, 'a> FieldReader<'v, 'a> {
                 Value::Number(number) => format!("add the unit: {number}s, or {number}ms"),
                 _ => "write a whole number and its unit: 250ms, 30s, 5m, 2h".to_owned(),
             };
-            found.error("bad_duration", at, format!("{value} is no duration"), cure);
+            found.error("bad_duration", at, format!("{value} is not a duration"), cure);
             return None;
         };
         if !(least_ms..=DURATION_MS_MAX).contains(&ms) {
@@ -301,7 +301,7 @@ pub(super) fn parse_keyword<T: FromStr + Copy + Display>(
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("write {}", known.join(", or ")),
         };
-        found.error("unknown_word", at, format!("{value} is no word known here"), cure);
+        found.error("unknown_word", at, format!("{value} is not a known value"), cure);
     }
     word
 }

@@ -181,7 +181,7 @@ impl FindingCollector {
     pub fn into_list(mut self) -> Vec<Finding> {
         if self.omitted > 0 {
             let message = format!("there are {} more errors", self.omitted);
-            self.list.push(Finding::error("more_errors", DocumentPath::Plan, message, "cure these first"));
+            self.list.push(Finding::error("more_errors", DocumentPath::Plan, message, "correct these first"));
         }
         self.list
     }

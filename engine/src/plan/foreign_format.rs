@@ -80,11 +80,11 @@ impl AdaptedDocument {
         let changes: Vec<&str> = self.changes.iter().map(String::as_str).collect();
         let changes = changes.join("; ");
         let text = self.document.to_string();
-        let message = "the plan is in the shape of another store";
+        let message = "the plan is in the format of another store";
         let cure = if text.len() <= SHOWN_BYTES_MAX && valid {
             format!("give this document instead: {text} ({changes})")
         } else if text.len() <= SHOWN_BYTES_MAX {
-            format!("give this document instead, with the errors below cured: {text} ({changes})")
+            format!("give this document instead, with the errors below corrected: {text} ({changes})")
         } else {
             format!("change all of these: {changes}")
         };
@@ -149,7 +149,7 @@ impl AdaptedDocument {
             && let Some(description) = step.remove("description")
         {
             step.insert("metadata".to_owned(), json!({ "description": description }));
-            self.changes.insert("a step's `description` belongs into `metadata`".to_owned());
+            self.changes.insert("a step's `description` belongs in `metadata`".to_owned());
         }
     }
 
@@ -243,7 +243,7 @@ impl AdaptedDocument {
     fn remove_fields(&mut self, map: &mut Map<String, Value>, names: &[&str]) {
         for name in names {
             if map.remove(*name).is_some() {
-                self.changes.insert(format!("`{name}` is left out: the journal knows it"));
+                self.changes.insert(format!("`{name}` is left out: the journal has it"));
             }
         }
     }

@@ -43,7 +43,12 @@ pub(super) fn read_inputs_schema(
         found.error("bad_schema", at, message, cure);
     } else if let Err(error) = schema::compile_checked(schema) {
         let path = at.join(&pointer_to_path(error.instance_path().as_str()));
-        found.error("bad_schema", path, format!("is no JSON Schema: {error}"), "write JSON Schema 2020-12");
+        found.error(
+            "bad_schema",
+            path,
+            format!("is not a JSON Schema: {error}"),
+            "write JSON Schema 2020-12",
+        );
     }
     if has_unreachable_secret(schema) {
         let message = "`writeOnly` marks a secret only where it stands under `properties`";
@@ -73,7 +78,7 @@ impl Plan {
             return Err(vec![Finding::error(
                 "bad_input",
                 "inputs",
-                "the inputs are no map",
+                "the inputs are not a map",
                 "give them by name",
             )]);
         }
@@ -145,7 +150,7 @@ fn validate_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
             vec![Finding::error(
                 "bad_schema",
                 at,
-                format!("is no JSON Schema: {error}"),
+                format!("is not a JSON Schema: {error}"),
                 "save the plan again",
             )]
         }

@@ -117,7 +117,7 @@ fn read_id(fields: &FieldReader<'_, '_>, found: &mut FindingCollector) -> String
     let Some(id) = fields.required_text("id", found) else { return String::new() };
     if !is_step_id(id) {
         let cure = format!("use 1 to {ID_BYTES_MAX} of A-Z, a-z, 0-9, `_` and `-`");
-        found.error("bad_id", fields.at.field("id"), format!("`{id}` is no step id"), cure);
+        found.error("bad_id", fields.at.field("id"), format!("`{id}` is not a step id"), cure);
     }
     id.to_owned()
 }
@@ -241,7 +241,7 @@ fn read_tool(fields: &FieldReader<'_, '_>, found: &mut FindingCollector) -> Stri
         found.error(
             "bad_tool",
             fields.at.field("tool"),
-            format!("`{tool}` names no tool"),
+            format!("`{tool}` is not the name of a tool"),
             "write server/tool, as in files/write_file",
         );
     }
@@ -393,8 +393,8 @@ fn check_contradictions(step: &Step, fields: &FieldReader<'_, '_>, found: &mut F
     if step.cancellable == Reversibility::Reversible && step.compensation.is_none() && !step.read_only {
         contradiction(
             "cancellable",
-            &"is `reversible` with nothing that reverses it",
-            "add a `compensation`, or say `read_only: true`",
+            &"is `reversible` and has no compensation",
+            "add a `compensation`, or set `read_only: true`",
         );
     }
 }

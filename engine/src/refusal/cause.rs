@@ -62,7 +62,7 @@ pub enum ArgumentsProblem {
     #[error("step `{step}` is an action and has no arguments")]
     StepHasNone { step: StepId },
     /// An earlier attempt may have had an effect, which a call with other arguments could repeat.
-    #[error("nobody knows whether step `{step}` took effect with the arguments that were sent")]
+    #[error("it is unknown whether step `{step}` took effect with the arguments that were sent")]
     EffectUnknown { step: StepId },
     #[error("a call's arguments are a JSON object")]
     NotAnObject,
@@ -92,7 +92,7 @@ pub enum UndoByHandProblem {
     GoesForward { status: ExecutionStatus },
     #[error("actbook itself is undoing step `{step}`")]
     UndoneByActbook { step: StepId },
-    #[error("step `{step}` has not come to rest")]
+    #[error("step `{step}` has not ended")]
     InProgress { step: StepId },
     /// `dependents`: the steps that are to be undone first.
     #[error("step `{step}` is undone after what depends on it")]

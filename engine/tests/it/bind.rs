@@ -210,7 +210,7 @@ fn invalid_expression_is_refused_at_parse() {
             "parse: `steps.fetch.result`: of a step only output and status can be read: steps.fetch.output, steps.fetch.status, not result",
         ),
         ("execution.name", "parse: `execution.name`: of the execution only execution.id can be read"),
-        ("1 +", "parse: `1 +`: is no CEL expression: mismatched input '<EOF>' at character 4"),
+        ("1 +", "parse: `1 +`: is not a CEL expression: mismatched input '<EOF>' at character 4"),
         ("", "parse: ``: is empty; write an expression"),
         (
             "env:TOKEN",
@@ -219,7 +219,7 @@ fn invalid_expression_is_refused_at_parse() {
         ("1u", "parse: `1u`: write 1 instead of 1u"),
         (
             "inputs.version.matches('(')",
-            "parse: `inputs.version.matches('(')`: `(` is no regular expression: error: unclosed group",
+            "parse: `inputs.version.matches('(')`: `(` is not a regular expression: error: unclosed group",
         ),
     ];
     for (expression, expected) in cases {

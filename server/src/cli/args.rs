@@ -110,7 +110,7 @@ pub enum CliCommand {
     Run(RunArgs),
     /// Run the plan of an execution again: the same version, the same inputs
     Rerun(RerunArgs),
-    /// Look a plan over before anything happens: schema, graph, references, live tools, point of no return
+    /// Check a plan before anything happens: schema, graph, references, live tools, point of no return
     #[command(after_help = "\
 Examples:
   actbook check notes.yaml
@@ -154,7 +154,7 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Lift a pause, or take up an execution whose driver is gone
+    /// Lift a pause, or continue an execution whose driver is gone
     #[command(after_help = "\
 Examples:
   actbook resume 7k2m
@@ -177,9 +177,9 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Answer steps that failed, whose outcome nobody knows, or whose undoing failed
+    /// Answer steps that failed, whose outcome is unknown, or whose undo failed
     Decide(DecideArgs),
-    /// Say yes to a step; without STEP to the plan, or to a proposed undo
+    /// Approve a step; without STEP the plan, or a proposed undo
     #[command(after_help = "\
 Examples:
   actbook approve 7k2m
@@ -193,7 +193,7 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Say no to a step; without STEP to the plan, or to a proposed undo
+    /// Reject a step; without STEP the plan, or a proposed undo
     #[command(after_help = "Example:\n  actbook reject 7k2m publish --reason \"wrong version\"")]
     Reject {
         /// Its id, or a unique beginning of it
@@ -301,7 +301,7 @@ Examples:
   actbook install --client claude-code
   actbook install --client cursor --print      what to paste, and change nothing")]
     Install(InstallArgs),
-    /// Take a config found in the working folder as your own, so that its servers may be started
+    /// Trust a config found in the working folder, so that its servers may be started
     #[command(after_help = "\
 Examples:
   actbook trust                 shows what actbook.yaml here would start, reach and read, and asks
@@ -310,7 +310,7 @@ Examples:
 A config that --config, ACTBOOK_CONFIG or your config folder names needs no trust. A change of what the file says needs
 it again.")]
     Trust(TrustArgs),
-    /// Look at the database, the config, the servers and the folders
+    /// Check the database, the config, the servers and the folders
     #[command(after_help = "Example:\n  actbook doctor")]
     Doctor,
     /// The whole story in a minute: run, fail, brief, undo, verify, in a scratch folder
@@ -339,7 +339,7 @@ Examples:
 Examples:
   actbook help                 the commands and the topics
   actbook help plan            every field of a plan
-  actbook help config          every word of actbook.yaml")]
+  actbook help config          every key of actbook.yaml")]
     Help {
         /// A topic, or a command
         #[arg(value_name = "TOPIC")]
@@ -368,7 +368,7 @@ pub struct InstallArgs {
     /// Print what would be written, and write nothing
     #[arg(long)]
     pub print: bool,
-    /// The config that the client's Actbook shall use [default: the one of the folder that the client starts it in]
+    /// The config that the client's Actbook should use [default: the one of the folder that the client starts it in]
     #[arg(long = "with-config", value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -400,7 +400,7 @@ pub struct ServeArgs {
     /// Another name that clients may call this server by, as in `actbook.example:4700`
     #[arg(long = "name", value_name = "HOST[:PORT]")]
     pub names: Vec<String>,
-    /// Listen where other machines can reach it, though nobody has to show who they are
+    /// Listen where other machines can reach it, without authentication
     #[arg(long)]
     pub without_tokens: bool,
 }
@@ -427,10 +427,10 @@ Examples:
         /// Only this server's
         server: Option<String>,
     },
-    /// Show one tool: its schemas and what its server says of it
+    /// Show one tool: its schemas and what its server declares about it
     #[command(after_help = "Example:\n  actbook tools show files/write_file")]
     Show { tool: String },
-    /// Call a tool by hand, outside any plan and any journal; your command is the yes, also under approval
+    /// Call a tool by hand, outside any plan and any journal; your command counts as the approval
     #[command(after_help = "Example:\n  actbook tools call files/stat_file '{\"path\": \"notes.md\"}'")]
     Call {
         tool: String,
@@ -439,7 +439,7 @@ Examples:
         #[arg(long, value_parser = times::span, default_value = "60s")]
         timeout: u64,
     },
-    /// Take a tool as it is now, for every plan that was checked against an older definition of it
+    /// Accept a tool's current definition, for every plan that was checked against an older one
     #[command(
         after_help = "Example:\n  actbook tools accept files/write_file --reason \"read the new description\""
     )]
@@ -449,7 +449,7 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Take over the servers of another client's config
+    /// Import the servers of another client's config
     #[command(after_help = "\
 Examples:
   actbook tools import --from claude-code
@@ -475,10 +475,10 @@ pub struct RecordArgs {
     pub execution: String,
     /// The step's id in its plan
     pub step: String,
-    /// What came of it
+    /// How it ended
     #[arg(value_parser = one_of(ReportedStatus::ALL.iter().map(|word| word.as_str()), str::parse::<ReportedStatus>))]
     pub status: ReportedStatus,
-    /// What it gave
+    /// Its output
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub output: Option<Value>,
     /// Why; it is journaled
@@ -514,7 +514,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 /// Parses JSON whose numbers can be held exactly; `Err` is the usage text.
 fn json(text: &str) -> Result<Value, String> {
     reject_inexact_number(text)?;
-    serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))
 }
 
 /// Parses JSON; text that is no JSON becomes a string. `Err`: it holds a number that would lose digits.

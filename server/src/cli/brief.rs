@@ -49,8 +49,8 @@ pub fn headline(view: &ExecutionView) -> String {
         ExecutionStatus::Blocked => "it waits for an answer",
         ExecutionStatus::Compensating => "what was done is being undone",
         ExecutionStatus::Succeeded => "everything ran",
-        ExecutionStatus::Failed => "it ended, and something is not as the plan wanted it",
-        ExecutionStatus::Cancelled => "it was stopped; what was done stands",
+        ExecutionStatus::Failed => "it ended, and the plan was not carried out in full",
+        ExecutionStatus::Cancelled => "it was stopped; what was done remains",
         ExecutionStatus::Compensated => "everything that ran has been undone",
     };
     let status = painted(status_style::execution_style(view.status), view.status);
@@ -326,9 +326,9 @@ fn next_commands(view: &ExecutionView, id: &str) -> Vec<String> {
     let undoable = !waits_to_undo
         && view.undo_rejected.is_none()
         && view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty());
-    let undo = undoable.then(|| format!("actbook undo {id}   takes back what may have run"));
+    let undo = undoable.then(|| format!("actbook undo {id}   undoes what may have run"));
     match view.status {
-        ExecutionStatus::Paused => vec![format!("actbook resume {id}   goes on")],
+        ExecutionStatus::Paused => vec![format!("actbook resume {id}   continues it")],
         ExecutionStatus::Failed | ExecutionStatus::Cancelled | ExecutionStatus::Blocked => {
             undo.into_iter().collect()
         }

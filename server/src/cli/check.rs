@@ -44,7 +44,7 @@ fn print_check(output: &Output, check: &PlanCheck, one_at_a_time: bool, offline:
         }
         print_point_of_no_return(output, check);
     }
-    let offline = if offline { " (the tools were not asked)" } else { "" };
+    let offline = if offline { " (the tools were not queried)" } else { "" };
     output.line(if check.ok {
         format!("{} the plan can run{offline}", painted(GOOD, "✓"))
     } else {

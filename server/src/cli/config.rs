@@ -151,14 +151,15 @@ fn withhold_broken(named: Option<&std::path::Path>, error: &ConfigError) -> With
 /// The last trusted version, with a warning that it differs from the file; an empty config if there is none.
 fn use_trusted_version(output: &Output, withheld: WithheldConfig, trusted: Option<Config>) -> Config {
     let Some(trusted) = trusted else { return warn_and_use_empty(output, withheld) };
-    let advice = "going on as it was; `actbook trust` takes it as it is, then start this again";
+    let advice =
+        "continuing with the trusted version; `actbook trust` accepts the new one, then start this again";
     print_warning(output, format_args!("{withheld}; {advice}"));
     trusted
 }
 
 /// A config without servers, with a warning.
 fn warn_and_use_empty(output: &Output, withheld: WithheldConfig) -> Config {
-    print_warning(output, format_args!("{withheld}; going on without it"));
+    print_warning(output, format_args!("{withheld}; continuing without it"));
     output.notice(format_args!("  → {}", trust_cure(&withheld)));
     withheld.into_config()
 }

@@ -88,7 +88,7 @@ async fn search(
         return Ok(Exit::Done);
     }
     if found.notes.is_empty() {
-        output.line("no note fits");
+        output.line("no note matches");
     }
     for note in &found.notes {
         output.line(format_args!("{} ({}) {}", note.key, note.r#type, painted(QUIET, note_source(note))));

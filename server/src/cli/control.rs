@@ -16,7 +16,8 @@ use super::{CommandResult, Exit, brief, detach};
 /// Pauses the execution and prints how to resume it.
 pub async fn pause(session: &Session, id: &str, reason: Option<String>) -> CommandResult {
     let (found, _) = session.service.executions().pause(&session.caller, id, reason).await?;
-    let next = format!("nothing further starts; `actbook resume {}` goes on", short_id(found.id.as_str()));
+    let next =
+        format!("nothing further starts; `actbook resume {}` continues it", short_id(found.id.as_str()));
     print_result(session, &found, "paused", next).await
 }
 
@@ -121,7 +122,7 @@ async fn waiting_steps(session: &Session, id: &str, kind: UnsettledKind) -> Resu
     let steps: Vec<String> = view.steps.iter().filter(waits).map(|step| step.id.to_string()).collect();
     if steps.is_empty() {
         let message = format!("no step that is {} waits for an answer", kind.status());
-        let cure = format!("`actbook show {}` tells what waits", short_id(view.id.as_str()));
+        let cure = format!("`actbook show {}` shows what waits", short_id(view.id.as_str()));
         return Err(Error::command_line(CommandLineCode::NothingWaits, message, cure));
     }
     Ok(steps)
@@ -156,7 +157,7 @@ async fn print_next_driver(
     let id = short_id(found.id.as_str());
     let driver = session.service.executions().driver(&found).await?;
     let next = match (driver, progress.status) {
-        (Some(driver), _) => format!("{} goes on", process_label(&driver)),
+        (Some(driver), _) => format!("{} continues it", process_label(&driver)),
         (
             None,
             ExecutionStatus::Succeeded
@@ -168,7 +169,7 @@ async fn print_next_driver(
         }
         (None, ExecutionStatus::Blocked) => format!("it still waits for an answer: `actbook show {id}`"),
         (None, ExecutionStatus::Running | ExecutionStatus::Paused | ExecutionStatus::Compensating) => {
-            format!("nobody drives it: `actbook resume {id}` takes it up")
+            format!("no process drives it: `actbook resume {id}` continues it")
         }
     };
     print_result(session, &found, what, next).await
@@ -285,7 +286,7 @@ pub async fn preview_undo(session: &Session, id: &str) -> CommandResult {
         return Ok(Exit::Done);
     }
     if brief.undo.is_empty() {
-        let cure = format!("`actbook show {}` tells what ran", short_id(watching.execution().id.as_str()));
+        let cure = format!("`actbook show {}` shows what ran", short_id(watching.execution().id.as_str()));
         let message = "nothing that ran is left to undo";
         return Err(Error::command_line(CommandLineCode::NothingToUndo, message, cure));
     }

@@ -47,7 +47,7 @@ impl Drop for ScratchFolder {
 }
 
 fn folder_error(error: std::io::Error) -> Error {
-    let message = format!("the demo's folder cannot be made: {error}");
+    let message = format!("the demo's folder cannot be created: {error}");
     Error::command_line(CommandLineCode::Io, message, "choose another with --keep DIR")
 }
 
@@ -177,7 +177,7 @@ async fn run_until_failure(
     story.chapter("A step failed, so it stopped and asks");
     let failed = view.steps.iter().find_map(|step| Some((&step.id, step.error.as_ref()?)));
     if let Some((step, error)) = failed {
-        story.say(&format!("{} said no: {}", painted(BAD, step), error.message));
+        story.say(&format!("{} failed: {}", painted(BAD, step), error.message));
     }
     story
         .say("Three effects are already out in the world. Nothing is retried blindly, nothing is forgotten:");
@@ -218,7 +218,7 @@ fn refuse_if_interrupted(view: &ExecutionView) -> Result<(), Error> {
     match view.status {
         ExecutionStatus::Paused => {
             let message = "the demo was interrupted";
-            Err(Error::command_line(CommandLineCode::Interrupted, message, "`actbook demo` begins anew"))
+            Err(Error::command_line(CommandLineCode::Interrupted, message, "`actbook demo` starts again"))
         }
         ExecutionStatus::Running
         | ExecutionStatus::Blocked
@@ -257,7 +257,7 @@ impl DemoNarrator<'_> {
             let (folder, binary) = (scratch.folder.display(), "actbook --database book.db");
             format!(
                 "  cd {folder}\n  {binary} list     {binary} show EXECUTION     {binary} journal\n  \
-                 {binary} --config actbook.yaml check plan.yaml      look the plan over"
+                 {binary} --config actbook.yaml check plan.yaml      checks the plan"
             )
         } else {
             "  actbook demo --keep story            the same, and leaves the folder to look around in"

@@ -36,7 +36,7 @@ pub async fn spawn_driver(session: &Session, id: &str) -> Result<Child, Error> {
     let why = tokio::select! {
         claimed = wait_until_claimed(&mut watching, before) => return claimed.map(|()| child),
         code = wait_for_exit(&mut child) => format!("the background process ended at once ({code})"),
-        () = tokio::time::sleep(CLAIM_TIMEOUT) => "the background process does not take it up".to_owned(),
+        () = tokio::time::sleep(CLAIM_TIMEOUT) => "the background process does not claim it".to_owned(),
     };
     // A short execution may have been claimed and driven to its end before this process looked.
     watching.refresh().await?;

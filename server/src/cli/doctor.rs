@@ -183,7 +183,7 @@ async fn check_server(session: &Session, name: &str) -> DoctorCheck {
 fn state_text(state: &ServerState) -> String {
     let process = state.process.map(|process| format!(", process {process}"));
     let protocol = state.protocol.as_ref().map(|protocol| format!(", protocol {protocol}"));
-    let falls = (state.falls > 0).then(|| format!(", fell {} times in a row", state.falls));
+    let falls = (state.falls > 0).then(|| format!(", failed {} times in a row", state.falls));
     let rest = [process, protocol, falls].into_iter().flatten().collect::<String>();
     format!(" ({}{rest})", state.state)
 }
@@ -203,7 +203,7 @@ async fn check_nodes(session: &Session) -> Result<DoctorCheck, Error> {
             format!("{says}; exited without leaving work behind: {}", names.join(", ")),
         ),
         ([first, ..], _) => {
-            let cure = format!("`actbook resume {}` takes one up", super::status_style::short_id(first));
+            let cure = format!("`actbook resume {}` continues one", super::status_style::short_id(first));
             DoctorCheck::problem(
                 "seats",
                 format!("{says}; {} executions have lost their driver", stranded.len()),

@@ -164,7 +164,7 @@ fn stop_driving(session: &Session, signal: StopSignal, stopper: &DriveStopper, w
 fn leave_at_once(session: &Session, watching: &ExecutionWatcher, signal: StopSignal) -> ! {
     let id = short_id(watching.execution().id.as_str());
     Output::finish_drawing();
-    session.output.notice(format_args!("left at once: `actbook resume {id}` goes on"));
+    session.output.notice(format_args!("ended at once: `actbook resume {id}` continues it"));
     end_process(signal)
 }
 
@@ -180,7 +180,7 @@ fn stopping_note(signal: StopSignal, watching: &ExecutionWatcher) -> String {
         StopSignal::Interrupt => "pausing: nothing further starts",
         StopSignal::Terminate => "stopping: nothing more starts here",
     };
-    format!("{what}, {calls} in flight may finish (again: leave)")
+    format!("{what}, {calls} in flight may finish (again: end at once)")
 }
 
 /// Watches an execution that another process drives. `Err` if no living process drives it.
@@ -216,8 +216,8 @@ async fn watch_other_driver(
 
 /// The error that ends watching a running execution which no live process drives.
 fn nobody_drives_error(id: &str) -> Error {
-    let cure = format!("`actbook resume {}` takes it up", short_id(id));
-    Error::command_line(CommandLineCode::NobodyDrives, "nobody drives this execution", cure)
+    let cure = format!("`actbook resume {}` continues it", short_id(id));
+    Error::command_line(CommandLineCode::NobodyDrives, "no process drives this execution", cure)
 }
 
 /// Whether no driver is needed now: the execution has ended, is paused, or waits for an answer.
@@ -301,7 +301,7 @@ fn print_end(session: &Session, view: &ExecutionView, end: WatchEnd) {
     match end {
         WatchEnd::Settled => {}
         WatchEnd::Signalled => output.notice(format_args!(
-            "left it {status}: `actbook resume {id}` goes on, `actbook show {id}` tells more"
+            "left it {status}: `actbook resume {id}` continues it, `actbook show {id}` explains it"
         )),
         WatchEnd::StoppedWatching => {
             output.notice(format_args!("no longer watching it: `actbook watch {id}` follows it again"));

@@ -105,7 +105,7 @@ impl PlanGraph {
     /// `release: 6 steps, one at a time`
     fn headline(&self) -> String {
         let how =
-            if self.sequential { "one at a time" } else { "side by side where nothing holds them back" };
+            if self.sequential { "one at a time" } else { "in parallel where their dependencies allow" };
         match self.nodes.len() {
             1 => format!("{}: 1 step", self.name),
             count => format!("{}: {count} steps, {how}", self.name),

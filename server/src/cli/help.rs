@@ -49,7 +49,7 @@ const TOPICS: [HelpTopic; 15] = [
     guide_sections("expressions", "what `${…}` and `when` may say", &["### Expressions"]),
     guide_sections(
         "config",
-        "every word of actbook.yaml, and the environment",
+        "every key of actbook.yaml, and the environment",
         &["## Config", "## Environment"],
     ),
     guide_sections(

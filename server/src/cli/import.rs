@@ -112,7 +112,7 @@ fn print_report(output: &Output, report: &ImportReport, imported: &[ImportedServ
     }
     match (report.written, imported.is_empty()) {
         (true, _) => {
-            let next = if report.needs_trust { "`actbook trust` takes it as yours, then " } else { "" };
+            let next = if report.needs_trust { "`actbook trust` trusts it, then " } else { "" };
             let file = report.config.display();
             output.line(format_args!("written to {file}; {next}`actbook doctor` tries them"))
         }

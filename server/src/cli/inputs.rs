@@ -120,7 +120,7 @@ fn read_inputs_file(file: &Path) -> Result<Map<String, Value>, Error> {
     const CURE: &str = "write the inputs by name, in YAML or JSON";
     match read_document(&text) {
         Ok(Value::Object(inputs)) => Ok(inputs),
-        Ok(_) => Err(wrong("it holds no names with values".to_owned(), CURE)),
+        Ok(_) => Err(wrong("it has no names with values".to_owned(), CURE)),
         Err(finding) if finding.code == "inexact_number" => {
             Err(wrong(format!("{}: {}", finding.path, finding.message), &finding.cure))
         }

@@ -15,7 +15,8 @@ use super::{CommandResult, Exit, config};
 /// The name of the server in the client's list.
 const NAME: &str = "actbook";
 /// What a client that is no command line needs besides: it starts Actbook in a folder of its own.
-const CONFIG_HINT: &str = "the client starts it in a folder of its own: --with-config actbook.yaml names the servers that it shall have";
+const CONFIG_HINT: &str =
+    "the client starts it in a folder of its own: --with-config actbook.yaml names the servers to offer";
 
 /// The file in which a client keeps its MCP servers, and the key of the list in it.
 struct ClientConfigFile {
@@ -38,7 +39,7 @@ pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> Comm
     if let Some(config) = config {
         if !config.is_file() {
             let message = format!("there is no file {}", config.display());
-            return Err(install_error(&message, "name the config that the client's Actbook shall use"));
+            return Err(install_error(&message, "name the config that the client's Actbook should use"));
         }
         let config =
             std::path::absolute(config).map_err(|error| install_error(&error, "name another --config"))?;
@@ -171,7 +172,7 @@ fn write_entry(client_file: &ClientConfigFile, entry: Value) -> Result<(), Error
     let mut document = read_document(&client_file.file)?;
     let servers = document.entry(client_file.key).or_insert_with(|| json!({}));
     let Value::Object(servers) = servers else {
-        let message = format!("`{}` in {} is no map", client_file.key, client_file.file.display());
+        let message = format!("`{}` in {} is not a map", client_file.key, client_file.file.display());
         return Err(install_error(&message, "use --print, and paste it where it belongs"));
     };
     servers.insert(NAME.to_owned(), entry);
@@ -197,7 +198,7 @@ fn read_document(file: &Path) -> Result<Map<String, Value>, Error> {
     }
     let parsed = serde_json::from_str(&text);
     parsed.map_err(|error| {
-        let message = format!("{} is no plain JSON object: {error}", file.display());
+        let message = format!("{} is not a plain JSON object: {error}", file.display());
         install_error(&message, "use --print, and paste it where it belongs")
     })
 }

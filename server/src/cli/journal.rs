@@ -22,7 +22,7 @@ const PAGE_ENTRIES: u64 = 500;
 const VALUE_SHOWN: usize = 80;
 const RECORD_SHOWN: usize = 400;
 const PAYLOAD_SHOWN: usize = 4_000;
-const NOTHING_FITS: &str = "no entry fits";
+const NOTHING_FITS: &str = "no entry matches";
 
 /// Prints the entries that fit, oldest first, and with `--follow` those that are appended until Ctrl-C.
 pub async fn journal(session: &Session, args: JournalArgs) -> CommandResult {
@@ -211,7 +211,7 @@ pub fn print_verified(output: &Output, verified: &VerifyReport, what: &str) -> E
         }
         Some(bad) => {
             output.line(format_args!(
-                "{} {what} does not hold at position {}: {}",
+                "{} {what} is not valid at position {}: {}",
                 painted(BAD, "✗"),
                 bad.position,
                 bad.why

@@ -21,7 +21,7 @@ pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
     } else if rows.is_empty() && filter == ExecutionFilter::default() {
         output.line("no executions; `actbook run PLAN` starts one");
     } else if rows.is_empty() {
-        output.line("no execution fits");
+        output.line("no execution matches");
     } else {
         let mut table = Table::new(0, &["execution", "status", "plan", "started", "took", "task", "project"]);
         rows.iter().for_each(|row| table.push_row(table_row(row)));
@@ -61,7 +61,7 @@ fn print_waiting(output: &Output, waiting: &WaitingExecutions) {
     let answers = (*blocked > 0).then(|| format!("{blocked} for an answer (`actbook show EXECUTION`)"));
     let pauses = (!paused.is_empty()).then(|| format!("{} paused ({})", paused.len(), resume(paused)));
     let stops = (!stopped.is_empty())
-        .then(|| format!("{} stopped: nobody drives it; {}", stopped.len(), resume(stopped)));
+        .then(|| format!("{} stopped: no process drives it; {}", stopped.len(), resume(stopped)));
     let words = [answers, pauses, stops].into_iter().flatten().collect::<Vec<_>>().join(", ");
     let total = blocked + paused.len() + stopped.len();
     if total > 0 {

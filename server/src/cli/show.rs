@@ -135,7 +135,7 @@ fn stopped_line(view: &ExecutionView) -> String {
     let resume = format!("actbook resume {}", short_id(view.id.as_str()));
     let word = painted(status_style::ATTENTION, "stopped");
     format!(
-        "{word}: nobody drives it; `{resume}` takes it up ({}, {done} of {total} steps done)",
+        "{word}: no process drives it; `{resume}` continues it ({}, {done} of {total} steps done)",
         view.status
     )
 }
@@ -247,13 +247,13 @@ fn print_hints(output: &Output, view: &ExecutionView, driving: &DriverState) {
     let id = short_id(view.id.as_str());
     let hints: &[(&str, &str)] = match (view.status, driving) {
         (_, DriverState::Nobody) => {
-            &[("resume", "takes it up"), ("journal --execution", "shows every entry")]
+            &[("resume", "continues it"), ("journal --execution", "shows every entry")]
         }
         (ExecutionStatus::Running | ExecutionStatus::Compensating, _) => {
             &[("watch", "follows it"), ("pause", "starts nothing further")]
         }
         (ExecutionStatus::Succeeded, _) => {
-            &[("undo --dry-run", "says what can be taken back"), ("journal --execution", "shows every entry")]
+            &[("undo --dry-run", "shows what can be undone"), ("journal --execution", "shows every entry")]
         }
         (
             ExecutionStatus::Paused

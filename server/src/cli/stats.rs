@@ -164,8 +164,10 @@ impl StatsPage<'_> {
         table.print(self.output);
         if retries.steps > 0 {
             let (steps, again) = (count_text(retries.steps, "step"), count_text(retries.attempts, "time"));
-            self.output
-                .line(format_args!("  {steps} tried again, {again}; {} came right", retries.succeeded));
+            self.output.line(format_args!(
+                "  {steps} tried again, {again}; {} succeeded in the end",
+                retries.succeeded
+            ));
         }
     }
 

@@ -88,14 +88,14 @@ pub async fn cleanup(session: &Session, older_than_ms: i64, dry_run: bool) -> Co
     let would = if dry_run { "would be " } else { "" };
     let acts = match cleaned.acts {
         0 => String::new(),
-        count => format!(", and what {count} acts outside of them keep,"),
+        count => format!(", and the data of {count} actions outside of them,"),
     };
     let notes = match cleaned.notes {
         0 => String::new(),
         count => format!(" and {count} notes"),
     };
     let text = format!(
-        "arguments and outputs of {} executions{acts}{notes} {would}erased; the journal stays whole",
+        "arguments and outputs of {} executions{acts}{notes} {would}erased; the journal remains complete",
         cleaned.executions
     );
     print_result(&session.output, &cleaned, text)

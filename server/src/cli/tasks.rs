@@ -29,7 +29,7 @@ pub async fn tasks(session: &Session, subcommand: TaskSubcommand) -> CommandResu
         }
         TaskSubcommand::List { status } => {
             let tasks = session.service.tasks().list(status).await?;
-            print_tasks(session, &tasks, "no task fits; `actbook task add ID` puts one down")
+            print_tasks(session, &tasks, "no task matches; `actbook task add ID` adds one")
         }
         TaskSubcommand::Show { id } => show(session, &id).await,
     }
@@ -40,7 +40,7 @@ fn task_changes(id: String, details: TaskDetailArgs) -> Result<TaskSpec, Error> 
     let mut fields = Map::new();
     for field in details.fields {
         let Some((name, value)) = field.split_once('=') else {
-            let message = format!("`{field}` is no field");
+            let message = format!("`{field}` is not a field");
             let cure = "write it as in --field version=1.2";
             return Err(Error::command_line(CommandLineCode::InvalidField, message, cure));
         };

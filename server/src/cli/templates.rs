@@ -114,7 +114,7 @@ fn input_lines(plan: &Plan) -> Vec<String> {
     let properties = plan.inputs.as_ref().and_then(|schema| schema.get("properties")?.as_object());
     let line = |(name, property): (&String, &Value)| match property.get("default") {
         Some(default) => format!("  {name} = {}", truncate(&default.to_string(), ABOUT_SHOWN)),
-        None => format!("  {name} has to be given"),
+        None => format!("  {name} is required"),
     };
     properties.into_iter().flatten().map(line).collect()
 }

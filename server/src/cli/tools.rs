@@ -158,7 +158,7 @@ async fn show(session: &Session, name: &str) -> CommandResult {
     for (hint, value) in claimed {
         if let Some(value) = value {
             let value = if value { "yes" } else { "no" };
-            output.line(format_args!("  {hint}: {value} (says its server)"));
+            output.line(format_args!("  {hint}: {value} (according to its server)"));
         }
     }
     print_operator_settings(output, &standing);

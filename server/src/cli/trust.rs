@@ -28,7 +28,7 @@ pub fn trust(output: &Output, common: &CommonArgs, args: &TrustArgs) -> CommandR
     } else if fresh && !output.can_ask() {
         print_summary(output, &candidate.config);
         let message = format!("{} is not trusted, and there is no terminal to ask at", file.display());
-        return Err(untrusted_error(message, "read the file, then say `actbook trust --yes`"));
+        return Err(untrusted_error(message, "read the file, then run `actbook trust --yes`"));
     } else if fresh && !ask_to_trust(output, &candidate)? {
         let message = format!("{} stays untrusted", file.display());
         return Err(untrusted_error(message, "read the file, and say yes if it is yours"));
@@ -83,7 +83,7 @@ pub fn ask_to_trust(output: &Output, candidate: &ConfigCandidate) -> Result<bool
 /// Records the config as trusted.
 fn record_trust(candidate: &ConfigCandidate) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
-        let message = format!("what is trusted cannot be kept: {error}");
+        let message = format!("the record of trusted files cannot be saved: {error}");
         Error::command_line(CommandLineCode::Io, message, "make the data folder writable")
     };
     config::trust_store().trust(candidate).map_err(failed)
@@ -147,7 +147,7 @@ fn policy_lines(config: &Config) -> Vec<String> {
     }
     for (name, settings) in &config.servers {
         if settings.trusted {
-            lines.push(format!("take what {} says of its tools at its word", quoted(name)));
+            lines.push(format!("trust what {} declares about its tools", quoted(name)));
         }
         let unapproved = settings.tools.iter().filter(|(_, tool)| tool.approval == Some(false));
         lines.extend(

@@ -33,8 +33,8 @@ pub enum ImportOutcome {
 /// text is no such config.
 pub fn servers_in(text: &str, project: &Path) -> Result<Map<String, Value>, String> {
     let mut plain = text.trim_start_matches('\u{feff}').to_owned();
-    json_strip_comments::strip(&mut plain).map_err(|_| "is no JSON: a `/` begins no comment")?;
-    let document: Value = serde_json::from_str(&plain).map_err(|error| format!("is no JSON: {error}"))?;
+    json_strip_comments::strip(&mut plain).map_err(|_| "is not JSON: a `/` does not begin a comment")?;
+    let document: Value = serde_json::from_str(&plain).map_err(|error| format!("is not JSON: {error}"))?;
     let of_project =
         document.get("projects").and_then(|projects| projects.get(project.to_string_lossy().as_ref()));
     let lists = [
@@ -47,7 +47,7 @@ pub fn servers_in(text: &str, project: &Path) -> Result<Map<String, Value>, Stri
     let mut has_list = false;
     for list in lists.into_iter().flatten() {
         has_list = true;
-        for (name, entry) in list.as_object().ok_or("its list of servers is no map")? {
+        for (name, entry) in list.as_object().ok_or("its list of servers is not a map")? {
             servers.entry(name.clone()).or_insert_with(|| entry.clone());
         }
     }
@@ -247,7 +247,7 @@ pub fn add_servers(text: &str, servers: &[ImportedServer]) -> Result<String, Str
             let rest: String = after.iter().map(|line| format!("{line}\n")).collect();
             format!("{}\n{}{rest}", before.join("\n"), servers_yaml(servers, indent))
         }
-        Some(_) => return Err("its `mcpServers` stands on one line, which cannot be added to".to_owned()),
+        Some(_) => return Err("its `mcpServers` is on one line, and nothing can be added to it".to_owned()),
     };
     check_nothing_lost(text, &added, servers)?;
     Ok(added)

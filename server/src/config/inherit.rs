@@ -75,9 +75,9 @@ pub(super) fn move_to_definitions(config: &mut Config) -> Result<(), ConfigProbl
                 *inherit_env = inherited.clone();
                 continue;
             }
-            Some(McpServer::Stdio { .. }) => format!("stands under `mcpServers.{name}` already"),
+            Some(McpServer::Stdio { .. }) => format!("is already set under `mcpServers.{name}`"),
             Some(McpServer::Http { .. }) => "only a server that is started has an environment".to_owned(),
-            None => "is said of each command under `commands`".to_owned(),
+            None => "is set for each command under `commands`".to_owned(),
         };
         return Err(ConfigProblem { at, problem });
     }

@@ -17,7 +17,7 @@ pub struct UnknownWord {
 
 impl UnknownWord {
     /// What is wrong, in a sentence without the path.
-    pub const MESSAGE: &'static str = "is no word that Actbook knows, so it has no effect";
+    pub const MESSAGE: &'static str = "is not a key that Actbook knows, so it has no effect";
 
     /// What to do about it.
     pub fn cure(&self) -> String {

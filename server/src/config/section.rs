@@ -116,14 +116,15 @@ impl Section {
     /// Takes a duration above 0, such as `250ms` or `5m`.
     pub fn duration(&mut self, key: &'static str) -> Result<Option<Duration>, ConfigProblem> {
         let Some(text) = self.text(key)? else { return Ok(None) };
-        let refused = || self.problem_at(key, format!("`{text}` is no duration; write 250ms, 30s, 5m or 2h"));
+        let refused =
+            || self.problem_at(key, format!("`{text}` is not a duration; write 250ms, 30s, 5m or 2h"));
         parse_duration_ms(&text).filter(|ms| *ms > 0).map(Duration::from_millis).map(Some).ok_or_else(refused)
     }
 
     /// Takes a rate: `10/s`, `600/m`, `5000/h`.
     pub fn rate(&mut self, key: &'static str) -> Result<Option<RateConfig>, ConfigProblem> {
         let Some(text) = self.text(key)? else { return Ok(None) };
-        let refused = || self.problem_at(key, format!("`{text}` is no rate; write 10/s, 600/m or 5000/h"));
+        let refused = || self.problem_at(key, format!("`{text}` is not a rate; write 10/s, 600/m or 5000/h"));
         let (calls, unit) = text.split_once('/').ok_or_else(refused)?;
         let calls = calls.trim().parse().ok().filter(|calls| (1..=RATE_CALLS_MAX).contains(calls));
         let per = match unit.trim() {
@@ -227,7 +228,7 @@ impl Section {
             None => Ok(()),
             Some(unknown) => {
                 let hint = did_you_mean(unknown, self.known_keys.iter().copied());
-                Err(self.problem_at(unknown, format!("is no word of the config{hint}")))
+                Err(self.problem_at(unknown, format!("is not a key of the config{hint}")))
             }
         }
     }
@@ -251,7 +252,7 @@ fn problem_with(at: &str, problem: String) -> ConfigProblem {
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
-        Value::Bool(_) => "a truth value",
+        Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
         Value::String(_) => "text",
         Value::Array(_) => "a list",

@@ -18,7 +18,7 @@ pub enum ClosedPart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Corruption {
     /// The entries of a stream do not fold.
-    #[error("the journal does not add up: {0}")]
+    #[error("the journal is inconsistent: {0}")]
     Fold(String),
     /// An entry or a payload of the journal is missing or cannot be read.
     #[error("{0}")]
@@ -37,7 +37,7 @@ pub enum Ambiguity {
     ExecutionId { prefix: String },
     #[error("more than one plan's id begins with `{prefix}`")]
     PlanId { prefix: String },
-    #[error("more than one note bears the key `{key}`")]
+    #[error("more than one note has the key `{key}`")]
     NoteKey { key: String },
     /// Every note with this key has an owner, and none was named. `owners`: each with its kind, as in
     /// ``task `T-1` ``.
@@ -56,7 +56,7 @@ pub enum SecretProblem {
     #[error("the input `{path}` holds the value of {origin}, and would be kept")]
     InInput { path: String, origin: Arc<str> },
     /// An input of a template becomes a default of the plan.
-    #[error("`{input}` holds a secret, and what is given here is kept")]
+    #[error("`{input}` is secret, and what is given here is stored")]
     InTemplateInput { input: String },
     /// A rerun needs an input that was redacted.
     #[error("{input} is secret and was not kept")]
@@ -90,8 +90,8 @@ pub enum PersonAct {
     DeleteForeignPlan,
     #[error("the template does not belong to this project")]
     DeleteForeignTemplate,
-    #[error("only a person shares something with every project")]
+    #[error("only a person can share something with every project")]
     Share,
-    #[error("yes or no to an approval is a person's word; an agent cannot give it here")]
+    #[error("only a person can answer an approval; an agent cannot do it here")]
     Approve { execution: String },
 }

@@ -39,7 +39,7 @@ pub fn cure(error: &Error) -> String {
         Error::Closed(ClosedPart::Ledger | ClosedPart::Journal) => "start actbook again",
         Error::Closed(ClosedPart::Client) => "open another one",
         Error::NodeLock(error) if error.kind() == std::io::ErrorKind::StorageFull => {
-            "free some room on the disk of the data folder"
+            "free some space on the disk of the data folder"
         }
         Error::NodeLock(_) | Error::KeyFile { .. } => "make the data folder writable",
         Error::Bug(_) => "this is a bug in actbook",
@@ -72,9 +72,9 @@ pub fn cure(error: &Error) -> String {
         Error::SeveralOwners => "name the narrowest one",
         Error::StepWithoutExecution => "name the execution, or leave the step out",
         Error::OutputNotAllowed { .. } => "give one with `succeeded` or `compensated`; nothing was recorded",
-        Error::ShippedTemplate { .. } => "only templates that were made can be deleted",
+        Error::ShippedTemplate { .. } => "only templates that were saved can be deleted",
         Error::Erased { needed_for: ErasedUse::Rerun { plan } } => {
-            return format!("start it anew: `actbook run {plan} --input NAME=VALUE`");
+            return format!("start it again: `actbook run {plan} --input NAME=VALUE`");
         }
         Error::Erased { needed_for: ErasedUse::Template } => "make the template of its plan: `template save`",
         Error::Secret(problem) => secret_cure(problem),
@@ -91,7 +91,7 @@ pub fn cure(error: &Error) -> String {
 fn document_cure(document: &InvalidDocument) -> String {
     let cure = document.findings.first().map(|first| first.cure.clone()).unwrap_or_default();
     match (&document.file, document.findings.len()) {
-        (Some(file), count @ 2..) => format!("{cure}; `actbook check {file}` tells all {count}"),
+        (Some(file), count @ 2..) => format!("{cure}; `actbook check {file}` shows all {count}"),
         (Some(_) | None, _) => cure,
     }
 }
@@ -101,7 +101,7 @@ fn config_cure(error: &ConfigError) -> &'static str {
         ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
         ConfigError::Ambiguous { .. } => "keep one of them, or name it with --config",
         ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
-            "correct the config; `actbook help config` has every word of it"
+            "correct the config; `actbook help config` describes every key"
         }
     }
 }
@@ -120,7 +120,7 @@ fn store_cure(error: &store::Error) -> &'static str {
     match error {
         store::Error::Open { .. } => "check --database (or ACTBOOK_DATABASE)",
         store::Error::DiskFull { .. } => {
-            "free some room, then do it again; nothing that was answered is lost"
+            "free some disk space, then try again; nothing that was acknowledged is lost"
         }
         store::Error::ReadOnly { .. } => {
             "make both writable for this account, or choose another place with --database (or ACTBOOK_DATABASE)"
@@ -142,7 +142,7 @@ fn store_cure(error: &store::Error) -> &'static str {
         | store::Error::ConnectionLost(_)
         | store::Error::HeadMoved
         | store::Error::Failed(_)
-        | store::Error::WrongColumn { .. } => "nothing was lost; `actbook doctor` looks at the database",
+        | store::Error::WrongColumn { .. } => "nothing was lost; `actbook doctor` checks the database",
     }
 }
 
@@ -158,7 +158,7 @@ fn corruption_cure(corruption: &Corruption) -> &'static str {
 fn tool_cure(error: &CatalogError, nearest: Option<&str>) -> String {
     match (error, nearest) {
         (CatalogError::Untrusted(withheld), _) => trust_cure(withheld),
-        (CatalogError::Unreachable { .. }, _) => "`actbook doctor` looks at every server".to_owned(),
+        (CatalogError::Unreachable { .. }, _) => "`actbook doctor` checks every server".to_owned(),
         (CatalogError::DisabledServer { .. }, _) => {
             "remove `disabled: true` from it, or use another server".to_owned()
         }

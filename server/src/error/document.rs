@@ -58,7 +58,7 @@ impl fmt::Display for DocumentKind {
             Self::Plan | Self::PlanOfShippedTemplate => "the plan is refused",
             Self::DemoPlan => "the demo's plan is refused",
             Self::StoredPlan => "the stored plan",
-            Self::RecordedPlan => "the plan is not one that an agent records",
+            Self::RecordedPlan => "an agent cannot record this plan",
             Self::Inputs => "the inputs are refused",
             Self::TaskPlan => "the task does not fit its plan",
             Self::TaskInputs => "the task lacks what its plan needs",

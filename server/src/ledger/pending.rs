@@ -317,7 +317,7 @@ impl PendingState {
                 }
             }
         }
-        Err(Error::Corrupt(format!("execution {} gives events without end", execution.id)))
+        Err(Error::Corrupt(format!("execution {} produces events without end", execution.id)))
     }
 
     /// Queues one event of an execution and returns the state after it.

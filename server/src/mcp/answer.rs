@@ -359,7 +359,7 @@ fn brief_line(brief: &Brief) -> String {
                 format!("{} {}", quote::line(tool, UNDO_CHARS_MAX), arguments.unwrap_or_default())
             }
             (None, Some(action)) => quoted(action, UNDO_CHARS_MAX),
-            (None, None) => "no way".to_owned(),
+            (None, None) => "no compensation".to_owned(),
         };
         format!("{} by {how}", one.step)
     });

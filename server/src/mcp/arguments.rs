@@ -87,7 +87,7 @@ impl ArgumentSpec {
                 Some(near) => format!("did you mean `{near}`? {tool} takes: {}", self.joined_names()),
                 None => format!("leave it out; {tool} takes: {}", self.joined_names()),
             };
-            let message = format!("`{unknown}` is no argument of {tool}");
+            let message = format!("`{unknown}` is not an argument of {tool}");
             return Err(argument_error(unknown, AgentErrorCode::UnknownArgument, message, cure));
         }
         let required = self.schema.get("required").and_then(Value::as_array).into_iter().flatten();

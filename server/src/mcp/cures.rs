@@ -136,7 +136,9 @@ fn action_cure(action: Option<CureAction>, cure: &str) -> String {
     let reworded = match action {
         None => cure,
         Some(CureAction::ReadToolSchema) => "list_tools with the tool's name as `search` shows its schema",
-        Some(CureAction::ReadToolDescription) => "read its description in list_tools, and doubt its server",
+        Some(CureAction::ReadToolDescription) => {
+            "read its description in list_tools, and be careful with its server"
+        }
         Some(CureAction::ListTools) => {
             "list_tools shows what there is; your user names servers in actbook.yaml"
         }

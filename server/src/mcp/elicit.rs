@@ -141,8 +141,8 @@ pub fn open_request_state(
     let Some(state) = &request.request_state else { return Ok(None) };
     let opened = endpoint.state_codec().open_json_with(state, request.caller.actor.as_bytes());
     opened.map(Some).map_err(|error| {
-        let cure = "call again without requestState: the question is put anew";
-        let message = format!("the state of the question does not hold: {error}");
+        let cure = "call again without requestState: the question is asked again";
+        let message = format!("the state of the question is not valid: {error}");
         Error::agent(AgentErrorCode::StaleQuestion, message, cure)
     })
 }
@@ -170,7 +170,7 @@ pub async fn put_question(
             let answer =
                 request.context.peer.create_elicitation_with_timeout(elicitation, Some(ANSWER_TIMEOUT));
             tokio::select! {
-                result = answer => result.map_err(|error| dialog_error(format!("the client did not put the question: {error}")))?,
+                result = answer => result.map_err(|error| dialog_error(format!("the client did not show the question: {error}")))?,
                 () = request.context.ct.cancelled() => return Ok(QuestionOutcome::NoAnswer),
             }
         }

@@ -63,7 +63,7 @@ impl ListenConfig {
     pub async fn bind(&self) -> Result<TcpListener, Error> {
         if !self.address.ip().is_loopback() && !self.allow_non_loopback {
             let message =
-                format!("{} can be reached from other machines, and there are no tokens yet", self.address);
+                format!("{} can be reached from other machines, and has no authentication", self.address);
             let cure =
                 "listen on 127.0.0.1, or add --without-tokens if something in front of it keeps others out";
             return Err(Error::command_line(CommandLineCode::NotLoopback, message, cure));
@@ -255,7 +255,7 @@ async fn guard_request(State(guard): State<HttpGuard>, request: Request, next: N
     let HttpGuard { host_names: names, body_budget: bodies } = guard;
     let host = request_host(request.uri(), request.headers());
     if !host.as_deref().is_some_and(|host| is_allowed_host(host, &names)) {
-        return (StatusCode::FORBIDDEN, "this server does not go by that name (Host)\n").into_response();
+        return (StatusCode::FORBIDDEN, "the Host header names another server\n").into_response();
     }
     if !origins_are_allowed(request.headers(), &names) {
         return (StatusCode::FORBIDDEN, "requests from that origin are not answered (Origin)\n")

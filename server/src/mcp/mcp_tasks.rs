@@ -113,7 +113,7 @@ async fn apply_response(
     response: &Value,
 ) -> Result<(), Error> {
     let result = serde_json::from_value(response.clone()).map_err(|error| {
-        let message = format!("the answer is no elicitation result: {error}");
+        let message = format!("the answer is not an elicitation result: {error}");
         Error::agent(AgentErrorCode::InvalidArgument, message, "answer the form")
     })?;
     if let Some((option, reason)) = elicit::chosen_option(result, &question.waiting) {

@@ -59,7 +59,7 @@ const PROMPTS: [PromptEntry; 4] = [
     },
     PromptEntry {
         name: "review_plan",
-        about: "Look a saved plan over before it runs",
+        about: "Review a saved plan before it runs",
         parameters: &[PromptParameter {
             name: "plan_id",
             about: "A saved plan's id or name",
@@ -110,7 +110,7 @@ impl<'a> PromptCall<'a> {
         let message = match (unknown, parameters.iter().find(is_missing)) {
             (Some(unknown), _) => {
                 let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                format!("`{unknown}` is no argument of the prompt `{name}`; it takes: {takes}")
+                format!("`{unknown}` is not an argument of the prompt `{name}`; it takes: {takes}")
             }
             (None, Some(missing)) => format!("the prompt `{name}` needs `{}`", missing.name),
             (None, None) => return Ok(()),

@@ -214,7 +214,7 @@ impl ExecutionDriver {
         if !error.is_transient() || *self.halt.borrow() {
             return Err(error);
         }
-        tracing::warn!("{error}; it goes on once the database answers");
+        tracing::warn!("{error}; it continues once the database answers");
         tokio::select! {
             () = self.inner.wait_for_database() => Ok(()),
             () = wait_until_true(self.halt.clone(), |halted| *halted) => Err(error),

@@ -57,7 +57,7 @@ async fn check_changed_tool(
     }
     if call.pin_approved {
         PinVerdict::Final(policy_failure(format!(
-            "`{}` was approved as it was before it changed; a retry asks again, for the tool as it is now",
+            "`{}` has changed since it was approved; a retry asks again, for the new definition",
             call.tool
         )))
     } else {
@@ -83,11 +83,11 @@ async fn describe_change(inner: &RunnerInner, call: &DueCall, pin: Digest, live:
     let mut now = live.object.as_ref().clone();
     inner.tools.redact(&mut now);
     let changes = was.map_or_else(
-        || "how it was is not known here".to_owned(),
+        || "its former definition is not known here".to_owned(),
         |was| summarize_changes(&call.tool, &was, &now),
     );
     format!(
-        "`{0}` is not what it was when the plan was saved: {changes}; nothing was sent; read it, then \
+        "`{0}` has changed since the plan was saved: {changes}; nothing was sent; read it, then \
          `actbook tools accept {0}` and retry the step, or save the plan again and run that",
         call.tool
     )

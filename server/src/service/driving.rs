@@ -73,7 +73,7 @@ impl Executions<'_> {
         let paused = tokio::time::timeout(PAUSE_TIMEOUT, pausing).await;
         if !matches!(paused, Ok(Ok(_))) {
             tracing::debug!(
-                "the execution was not paused: it has ended, is being stopped, or the database is away"
+                "the execution was not paused: it has ended, is being stopped, or the database is unreachable"
             );
         }
         // A server's task may run for long: do not wait for it, a later `resume` picks it up.

@@ -235,7 +235,8 @@ struct ExportVerification {
 
 impl ExportVerification {
     fn new(header: ExportHeader) -> Result<Self, Error> {
-        let hash = parse_hash(&header.after_hash).ok_or_else(|| invalid_export("after_hash is no hash"))?;
+        let hash =
+            parse_hash(&header.after_hash).ok_or_else(|| invalid_export("after_hash is not a hash"))?;
         let salt =
             header.salt.as_deref().map(|salt| STANDARD.decode(salt)).transpose().map_err(invalid_export)?;
         let position = header.after;
@@ -331,7 +332,7 @@ impl ExportVerification {
                     return Err("the plan is not the one that was run".into());
                 }
                 let plan = actbook_engine::plan::Plan::parse(&self.header.plan)
-                    .map_err(|_| "the plan does not read")?;
+                    .map_err(|_| "the plan cannot be parsed")?;
                 let salt: std::sync::Arc<[u8]> = self.salt.clone().into();
                 actbook_engine::execution::initial_state(started, position, own.at, plan.into(), salt)
             }

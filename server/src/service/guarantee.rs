@@ -9,15 +9,15 @@ pub fn guarantee(execution: &Execution) -> String {
     let undo_waits = execution.step_numbers().any(|no| execution.rules(no).undo_needs_approval);
     let order = match policy.concurrency {
         1 => "one step at a time, in list order".to_owned(),
-        count => format!("up to {count} steps side by side"),
+        count => format!("up to {count} steps in parallel"),
     };
     let failure = match policy.on_failure {
-        OnFailure::Manual => "stops at a failure and asks; nothing is undone unasked",
-        OnFailure::Propose => "stops at a failure and proposes the undo; it waits for a yes",
+        OnFailure::Manual => "stops at a failure and asks; nothing is undone without being asked",
+        OnFailure::Propose => "stops at a failure and proposes the undo; it waits for approval",
         OnFailure::Auto if undo_waits => {
-            "stops at a failure and proposes the undo; it waits for a yes, for it calls a tool under approval"
+            "stops at a failure and proposes the undo; it waits for approval, because it calls a tool under approval"
         }
-        OnFailure::Auto => "undoes everything by itself at a failure",
+        OnFailure::Auto => "undoes everything automatically at a failure",
     };
     let approval = match policy.approval {
         PlanApproval::None => "",

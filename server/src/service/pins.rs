@@ -182,8 +182,10 @@ impl ToolCatalog<'_> {
 /// The refusal of a tool whose definition changed, with the differences.
 fn tool_changed_error(tool: &str, was: Option<&ToolRow>, now: &Value) -> Error {
     let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.definition).ok());
-    let differences = was
-        .map_or_else(|| "how it was is not known here".to_owned(), |was| summarize_changes(tool, &was, now));
+    let differences = was.map_or_else(
+        || "its former definition is not known here".to_owned(),
+        |was| summarize_changes(tool, &was, now),
+    );
     Error::ToolChanged { tool: tool.to_owned(), differences }
 }
 

@@ -54,8 +54,9 @@ impl QuestionContent<'_> {
             QuestionSubject::StepApproval => {
                 let mut lines = self.call_lines(question.step, limits);
                 let attempts = question.step.and_then(|no| step_attempts_max(self.execution, no));
-                lines
-                    .extend(attempts.map(|max| format!("One yes covers up to {max} attempts of this call.")));
+                lines.extend(
+                    attempts.map(|max| format!("One approval covers up to {max} attempts of this call.")),
+                );
                 lines
             }
             QuestionSubject::AgentWork | QuestionSubject::AgentUndo | QuestionSubject::ToolQuestion => {
@@ -155,7 +156,7 @@ fn undo_line(undo: &UndoItem, limits: ContentLimits) -> String {
             format!("{} {}", line(tool, chars_max), line(&arguments, chars_max))
         }
         (None, Some(action)) => format!("work of an agent or a person: {}", quoted(action, chars_max)),
-        (None, None) => "nothing takes it back".to_owned(),
+        (None, None) => "no compensation".to_owned(),
     };
     let trouble = undo.trouble.as_ref().map(|why| format!(" (cannot be called: {})", line(why, chars_max)));
     format!("  - `{}`: {how}{}", undo.step, trouble.unwrap_or_default())

@@ -138,7 +138,7 @@ impl Service {
     pub(super) fn secret_in_plan(&self, document: &str) -> Option<Finding> {
         let document: Value = self.tools.has_secrets().then(|| serde_json::from_str(document).ok())??;
         let (path, source) = self.tools.find_secret(&document)?;
-        Some(Finding::error(SECRET_IN_PLAN, path, format!("holds the value of {source}"), SECRET_CURE))
+        Some(Finding::error(SECRET_IN_PLAN, path, format!("contains the value of {source}"), SECRET_CURE))
     }
 
     /// Refuses inputs that hold a known secret. Inputs that the plan declares `writeOnly` were removed

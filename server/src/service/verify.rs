@@ -127,7 +127,7 @@ pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyRe
         }
     }
     if let Some(stray) = journal::stray_entry(tenant).first(db).await?.flatten() {
-        return Ok(stray_row(stray, "an entry lies behind the head"));
+        return Ok(stray_row(stray, "an entry is after the head"));
     }
     if let Some(unreachable) = journal::entry_without_page(tenant).first(db).await?.flatten() {
         return Ok(stray_row(unreachable, "its stream would be read without it: run `actbook rebuild`"));
@@ -136,7 +136,7 @@ pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyRe
         return Ok(failed_at(head.position, "the head does not match the last entry"));
     }
     if let Some(stray) = payloads::stray_payload_or_salt(tenant).first(db).await?.flatten() {
-        return Ok(stray_row(stray, "a payload or a salt lies behind the head"));
+        return Ok(stray_row(stray, "a payload or a salt is after the head"));
     }
     let bad = verify_list(db, tenant).await?;
     Ok(VerifyReport {
@@ -225,7 +225,7 @@ impl JournalVerification {
     fn verify_entry(&mut self, entry: &Entry) -> Result<(), VerifyFailure> {
         let expected = self.position + 1;
         if entry.position < expected {
-            return Err(VerifyFailure { position: entry.position, why: "the entry is there twice".into() });
+            return Err(VerifyFailure { position: entry.position, why: "the entry exists twice".into() });
         }
         let failure = |why: String| VerifyFailure { position: expected, why };
         if entry.position > expected {

@@ -452,8 +452,8 @@ fn default_error_message(execution: &Execution, state: &StepState) -> String {
         return format!("it was rejected: {reason}");
     }
     let message = match state.last_attempt() {
-        Some(attempt) if attempt.is_proven_unsent() => "its driver went away before the call was sent",
-        Some(attempt) if attempt.takeover => "its driver went away while the call was out",
+        Some(attempt) if attempt.is_proven_unsent() => "its driver was lost before the call was sent",
+        Some(attempt) if attempt.takeover => "its driver was lost while the call was in flight",
         Some(attempt) if attempt.by_agent && execution.is_stopping() => {
             "the agent had not reported when the execution was stopped"
         }

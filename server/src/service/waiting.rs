@@ -181,7 +181,7 @@ fn word_question(
         QuestionSubject::PlanApproval => {
             let plan = &execution.plan_ref;
             let (name, version, digest) = (quote::name(&plan.name), plan.version, plan.digest);
-            let text = format!("May the plan {name} start, as version {version} ({digest}) has it?");
+            let text = format!("May the plan {name} start, in version {version} ({digest})?");
             (QuestionKind::Approval, text, approvals)
         }
         QuestionSubject::UndoApproval => {
@@ -190,7 +190,7 @@ fn word_question(
         }
         QuestionSubject::StepApproval => {
             let pin = question.step.and_then(|no| execution.step(no).approval.pin);
-            let pinned = pin.map(|pin| format!(", as its definition {pin} has it")).unwrap_or_default();
+            let pinned = pin.map(|pin| format!(", with the definition {pin}")).unwrap_or_default();
             let attempts = question.step.and_then(|no| step_attempts_max(execution, no));
             let attempts = attempts.map(|max| format!(", in up to {max} attempts")).unwrap_or_default();
             let text = format!("May step `{id}` run? {}{attempts}{pinned}", work_text(view));
@@ -202,7 +202,7 @@ fn word_question(
         }
         QuestionSubject::AgentUndo => {
             let work = undo.iter().find(|one| one.step.as_str() == id).and_then(|one| one.action.as_deref());
-            let text = work.map_or("take its effect back".to_owned(), |work| quoted(work, WORK_CHARS_MAX));
+            let text = work.map_or("undo its effect".to_owned(), |work| quoted(work, WORK_CHARS_MAX));
             (QuestionKind::Agent, format!("Undo step `{id}`: {text}"), reports(&[Compensated, Failed]))
         }
         QuestionSubject::ToolQuestion => {
@@ -213,11 +213,11 @@ fn word_question(
         }
         QuestionSubject::Unknown => (
             QuestionKind::Decision,
-            format!("Nobody knows whether step `{id}` took effect{error}. Did it?"),
+            format!("It is unknown whether step `{id}` took effect{error}. Did it?"),
             answers,
         ),
         QuestionSubject::FailedUndo => {
-            (QuestionKind::Decision, format!("Undoing step `{id}` did not work{error}. What now?"), answers)
+            (QuestionKind::Decision, format!("Undoing step `{id}` failed{error}. What now?"), answers)
         }
     }
 }
@@ -250,7 +250,7 @@ fn undo_text(undo: &[UndoItem]) -> String {
         format!("`{}` {how}", one.step)
     });
     let calls = calls.collect::<Vec<_>>().join("; ");
-    quote::line(&format!("It takes back, in this order: {calls}"), WORK_CHARS_MAX)
+    quote::line(&format!("It undoes, in this order: {calls}"), WORK_CHARS_MAX)
 }
 
 /// What a step would do: its call with arguments, or its action.

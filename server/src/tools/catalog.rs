@@ -192,10 +192,9 @@ fn check_pin(call: &Call, found: Option<&ToolInfo>) -> Result<(), RawOutcome> {
     match (call.pin, found) {
         (None, _) => Ok(()),
         (Some(pin), Some(found)) if found.pin() == Some(pin) => Ok(()),
-        (Some(_), Some(_)) => refused(
-            ErrorCategory::Policy,
-            format!("`{}` is not what it was when the plan was saved", call.tool),
-        ),
+        (Some(_), Some(_)) => {
+            refused(ErrorCategory::Policy, format!("`{}` has changed since the plan was saved", call.tool))
+        }
         (Some(_), None) => {
             refused(ErrorCategory::NotFound, format!("`{}` is no longer among its server's tools", call.tool))
         }

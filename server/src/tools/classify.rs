@@ -81,7 +81,7 @@ impl From<HttpFailure> for RawOutcome {
 /// | a question | input required: failed where nothing was done yet, unknown in the middle of an MCP task |
 /// | an MCP task's end | as the result that it carries; polled until then |
 /// | an MCP task that was cancelled, or that the server no longer knows | unknown, `unavailable` |
-/// | a response that is no tool result, no message, or not to this call | unknown, `protocol` |
+/// | a response that is not a tool result, no message, or not to this call | unknown, `protocol` |
 /// | a session that the server no longer knows | failed, `unavailable` |
 /// | a redirect that could not be followed | failed, category by reason |
 /// | a status below 500 | failed, category by status; 408 unknown, `timeout` |
@@ -108,13 +108,13 @@ pub fn classify(raw: RawOutcome, stopped: bool) -> CallOutcome {
         RawOutcome::InputRequired { question, began } => input_required(question, began),
         RawOutcome::McpTaskCreated { task, .. } => unknown(
             ErrorCategory::Protocol,
-            format!("the server goes on with the call by itself, as task {task}"),
+            format!("the server continues the call by itself, as task {task}"),
         ),
         RawOutcome::McpTaskLost { why } => unknown(ErrorCategory::Unavailable, why),
         RawOutcome::InvalidResponse { why } => unknown(ErrorCategory::Protocol, why),
         RawOutcome::SessionLost => failed(
             ErrorCategory::Unavailable,
-            "the server has forgotten our session; the next call begins one".into(),
+            "the server has lost the session; the next call starts a new one".into(),
         ),
         RawOutcome::RedirectFailed { category, why } => failed(category, why),
         RawOutcome::HttpFailure { code, text, retry_after } => http_failure(code, &text, retry_after),
@@ -142,7 +142,7 @@ fn input_required(question: Value, began: bool) -> CallOutcome {
     if question.to_string().len() <= OUTPUT_BYTES_MAX {
         return CallOutcome::InputRequired { question, began };
     }
-    let message = "the tool asks too large a question".to_owned();
+    let message = "the tool's question is too large".to_owned();
     if began { unknown(ErrorCategory::Protocol, message) } else { failed(ErrorCategory::Protocol, message) }
 }
 
@@ -167,7 +167,7 @@ fn tool_error(text: String, structured: Option<Value>) -> CallOutcome {
     let message = match (text.is_empty(), &structured) {
         (false, _) => text.clone(),
         (true, Some(structured)) => structured.to_string(),
-        (true, None) => "the tool said no, without a word why".to_owned(),
+        (true, None) => "the tool reported an error without a message".to_owned(),
     };
     let output = structured.or_else(|| (!text.is_empty()).then(|| json!({ "text": text })));
     CallOutcome::Failed { category: ErrorCategory::ToolError, message, sent: true, output, retry_after: None }

@@ -161,7 +161,7 @@ where
 /// The message of a panic, where it is text.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }
 
 /// An executor's error: the call failed, or its outcome is unknown.
@@ -263,7 +263,7 @@ impl Executors {
         sending: impl Fn(Option<ProcessIdentity>) -> bool,
     ) -> CallOutcome {
         let Some(found) = self.find(tool) else {
-            let why = format!("nothing in this process performs `{}`", call.tool);
+            let why = format!("no executor of this process performs `{}`", call.tool);
             return classify(RawOutcome::NotSent { category: ErrorCategory::NotFound, why }, false);
         };
         if let Some(schema) = &found.schema
@@ -327,7 +327,7 @@ impl Tools {
             Some(_) | None => return Err(CatalogError::BadName(name.to_owned()).to_string()),
         };
         let schema = executor.input_schema.clone().map(Schema::compile).transpose();
-        let schema = schema.map_err(|why| format!("the input schema of `{name}` is none: {why}"))?;
+        let schema = schema.map_err(|why| format!("the input schema of `{name}` is not a schema: {why}"))?;
         let empty = || Downstream::InProcess(Box::default());
         let taken = match self.downstreams.entry(server.to_owned()).or_insert_with(empty) {
             Downstream::InProcess(executors) => {

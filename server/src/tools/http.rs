@@ -95,8 +95,9 @@ impl HttpCall<'_> {
             let value =
                 self.secrets.resolve(template, arguments).map_err(|problem| template_not_filled(&problem))?;
             let value = HeaderValue::from_bytes(value.expose().as_bytes());
-            let mut value = value
-                .map_err(|_| invalid_arguments(format!("the header `{name}` holds what none may hold")))?;
+            let mut value = value.map_err(|_| {
+                invalid_arguments(format!("the header `{name}` has a value that headers cannot have"))
+            })?;
             let name = HeaderName::from_bytes(name.as_bytes());
             // Sensitive headers are not sent to another origin after a redirect.
             value.set_sensitive(true);
@@ -143,9 +144,9 @@ async fn read_success(mut response: Response, bytes_max: usize) -> RawOutcome {
     let code = response.status().as_u16();
     match egress::read_body(&mut response, bytes_max).await {
         Ok((body, cut)) => RawOutcome::HttpSuccess { code, body, cut },
-        Err(why) => {
-            RawOutcome::ConnectionLost { why: format!("HTTP {code}, and then the answer broke off: {why}") }
-        }
+        Err(why) => RawOutcome::ConnectionLost {
+            why: format!("HTTP {code}, and then the response ended early: {why}"),
+        },
     }
 }
 

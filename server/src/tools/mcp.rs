@@ -213,7 +213,7 @@ impl DownstreamServer {
             Err(_) => {
                 let falls = match self.state(CircuitState::Closed).falls {
                     0 => String::new(),
-                    falls => format!(" (it has fallen {falls} times in a row)"),
+                    falls => format!(" (it has failed {falls} times in a row)"),
                 };
                 let why = format!(
                     "the server `{}` was not up within {timeout:?}{falls}; nothing was sent",

@@ -251,7 +251,7 @@ pub fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended, nobody knows how".to_owned(),
+        (None, None) => "ended with an unknown status".to_owned(),
     }
 }
 

@@ -60,7 +60,7 @@ pub enum UnresolvedReference {
     UnsetVariable(String),
     #[error("the call has no argument `{0}`")]
     MissingArgument(String),
-    #[error("`${{{0}}}` means nothing to Actbook; use ${{env:NAME}}")]
+    #[error("`${{{0}}}` is unknown to Actbook; use ${{env:NAME}}")]
     UnknownReference(String),
 }
 

@@ -56,10 +56,7 @@ fn rooms_name_only_the_rooms_they_may() {
 fn messages_cite_no_pages_of_the_repository() {
     let bad = [("server/src/error.rs", "let cure = \"docs/guide.md has every word of it\";")];
     let good = [
-        (
-            "server/src/error.rs",
-            "let cure = \"`actbook help config` has every word of it\"; // docs/guide.md",
-        ),
+        ("server/src/error.rs", "let cure = \"`actbook help config` describes every key\"; // docs/guide.md"),
         ("server/src/cli/help.rs", "const GUIDE: &str = include_str!(\"../../../docs/guide.md\");"),
     ];
     check(rules::messages_cite_no_pages, &bad, &good);

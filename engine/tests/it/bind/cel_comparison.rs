@@ -77,7 +77,7 @@ fn ours(expression: &str) -> Result<Value, String> {
 
 /// Errors that only the engine gives: JSON has no infinity, and the crate adds a map's keys to a list, which
 /// CEL does not.
-const REFUSED_BY_US_ONLY: [&str; 2] = ["is no JSON number", "list and map cannot be calculated together"];
+const REFUSED_BY_US_ONLY: [&str; 2] = ["is not a JSON number", "list and map cannot be calculated together"];
 
 fn theirs(expression: &str) -> Option<Value> {
     let program = Program::compile(expression).ok()?;

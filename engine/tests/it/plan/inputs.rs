@@ -37,7 +37,7 @@ fn input_errors_never_show_values() {
         "{findings}"
     );
     assert!(!findings.contains("hunter2"), "{findings}");
-    assert_eq!(input_findings(&plan, json!([])), ["inputs: the inputs are no map"]);
+    assert_eq!(input_findings(&plan, json!([])), ["inputs: the inputs are not a map"]);
     assert_eq!(input_findings(&plan, json!({"user": "u"})), ["inputs: \"password\" is a required property"]);
 }
 
@@ -91,7 +91,7 @@ fn exponential_schema_is_refused() {
     let findings = Plan::from_value(&plan(30)).expect_err("refused");
     assert_eq!(findings[0].message, "its references add up to more than 100000 values");
     let findings = Plan::from_value(&plan(100)).expect_err("refused");
-    assert_eq!(findings[0].message, "more than 32 references lead on to one another");
+    assert_eq!(findings[0].message, "more than 32 references form one chain");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn plans_beyond_their_limits_are_refused() {
     let many_errors = vec!["{id: '', tool: x}"; 300];
     assert!(
         refusal_text(&plan_of_steps(&many_errors))
-            .ends_with("more_errors plan: there are 400 more errors; cure these first")
+            .ends_with("more_errors plan: there are 400 more errors; correct these first")
     );
 }
 

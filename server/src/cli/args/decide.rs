@@ -41,7 +41,7 @@ pub struct DecideArgs {
 /// The kind of steps that `--all` answers together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnsettledKind {
-    /// Those of which nobody knows whether they took effect
+    /// Those of which it is unknown whether they took effect
     Unknown,
     /// Those that failed
     Failed,
@@ -65,7 +65,8 @@ impl DecideArgs {
         // MCP spells some answers with an underscore; accept that spelling too.
         let parsed = answer.parse().or_else(|_| answer.replace('_', "-").parse());
         let known = StepAnswer::ALL.iter().map(|answer| answer.as_str()).collect::<Vec<_>>().join(", ");
-        let answer = parsed.map_err(|_: String| format!("`{answer}` is no answer; there are: {known}"))?;
+        let answer =
+            parsed.map_err(|_: String| format!("`{answer}` is not an answer; there are: {known}"))?;
         if self.arguments.is_some() && steps.len() != 1 {
             return Err("--arguments are those of one step: name it".to_owned());
         }

@@ -11,7 +11,7 @@ use crate::cli::times;
 Examples:
   actbook list --status blocked
   actbook list --plan publish-notes --since 2d
-  actbook list --category timeout --limit 20 --cursor 7k2m      the page behind that one")]
+  actbook list --category timeout --limit 20 --cursor 7k2m      the page after that one")]
 pub struct ListArgs {
     /// Only those with this status
     #[arg(long, value_parser = one_of(ExecutionStatus::ALL.iter().map(|word| word.as_str()), str::parse::<ExecutionStatus>))]
@@ -28,7 +28,7 @@ pub struct ListArgs {
     /// Only those with a step that failed, or is unknown, for this reason
     #[arg(long, value_parser = one_of(ErrorCategory::ALL.iter().map(|word| word.as_str()), str::parse::<ErrorCategory>))]
     pub category: Option<ErrorCategory>,
-    /// Only those in which somebody has entries: `person:ada`, or `ada`
+    /// Only those in which this actor has entries: `person:ada`, or `ada`
     #[arg(long)]
     pub actor: Option<String>,
     /// Only those started since: `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
@@ -41,7 +41,7 @@ pub struct ListArgs {
     pub search: Option<String>,
     #[arg(long, default_value_t = 50)]
     pub limit: u64,
-    /// Go on behind this execution: the last one of the page before
+    /// Continue after this execution: the last one of the page before
     #[arg(long, value_name = "EXECUTION")]
     pub cursor: Option<String>,
 }
@@ -52,7 +52,7 @@ Examples:
   actbook journal --execution 7k2m
   actbook journal --kind decided --since 7d
   actbook journal --plan publish-notes --category timeout --limit 20
-  actbook journal --limit 20 --cursor 1040      the page behind position 1040
+  actbook journal --limit 20 --cursor 1040      the page after position 1040
   actbook journal --tail 20 --since 2030-01-31  the newest twenty since that day, newest first
   actbook journal --follow --json")]
 pub struct JournalArgs {
@@ -93,13 +93,13 @@ pub struct JournalArgs {
     /// The newest N entries, newest first
     #[arg(long, value_name = "N", conflicts_with_all = ["limit", "follow"])]
     pub tail: Option<u64>,
-    /// Newest first; `--cursor` then goes on with what is older
+    /// Newest first; `--cursor` then continues with older entries
     #[arg(long, conflicts_with_all = ["tail", "follow"])]
     pub newest: bool,
     /// Show the arguments, outputs and errors that belong to the entries
     #[arg(long, short)]
     pub verbose: bool,
-    /// Go on with what is appended, until Ctrl-C
+    /// Continue with what is appended, until Ctrl-C
     #[arg(long, short)]
     pub follow: bool,
 }

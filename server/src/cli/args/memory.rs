@@ -73,7 +73,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub enum TaskSubcommand {
-    /// Put a task down; where a rule of the config fits, its plan is saved for it
+    /// Add a task; if a rule of the config matches it, the rule's plan is saved for it
     #[command(after_help = "\
 Examples:
   actbook task add TASK-12 --title \"Move the database\" --priority 2 --estimate 4h
@@ -90,7 +90,7 @@ Examples:
         #[arg(long, value_parser = one_of(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
         status: Option<TaskStatus>,
     },
-    /// A task's whole story: plans, executions, decisions, notes, in time
+    /// A task's whole history: plans, executions, decisions, notes, in time
     #[command(after_help = "Example:\n  actbook task show TASK-12")]
     Show { id: String },
     /// Make a subtask of each step of a saved plan; they follow its executions
@@ -100,7 +100,7 @@ Examples:
         /// A saved plan's name or id
         plan: String,
     },
-    /// Change what is said of a task
+    /// Change a task's fields
     #[command(after_help = "Example:\n  actbook task set TASK-12 --status blocked --priority 5")]
     Set {
         id: String,
@@ -109,14 +109,14 @@ Examples:
         #[command(flatten)]
         details: TaskDetailArgs,
     },
-    /// A task is done
+    /// Mark a task as done
     #[command(after_help = "Example:\n  actbook task done TASK-12")]
     Done { id: String },
 }
 
 #[derive(Debug, Subcommand)]
 pub enum TemplateSubcommand {
-    /// List the templates, those that were made here first; an input with a star has to be given
+    /// List the templates, those that were made here first; an input with a star is required
     #[command(after_help = "Example:\n  actbook template list")]
     List,
     /// Show a template's document, and who saved it when
@@ -127,7 +127,7 @@ Examples:
     Show { template: String },
     /// Make a plan of a template and save it; what is given becomes the default of its input
     Use(UseTemplateArgs),
-    /// Keep a plan as a template
+    /// Save a plan as a template
     #[command(after_help = "\
 Examples:
   actbook template save notes.yaml

@@ -46,7 +46,7 @@ pub struct InputArgs {
     /// An input; read as JSON where the plan's schema or the text says so
     #[arg(long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
     pub inputs: Vec<(String, String)>,
-    /// Inputs from a YAML or JSON file; `--input` goes over them
+    /// Inputs from a YAML or JSON file; `--input` overrides them
     #[arg(long = "inputs", value_name = "FILE")]
     pub inputs_file: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ pub struct InputArgs {
 /// How to run a plan.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct RunFlags {
-    /// Say yes to the plan's own approval, and to nothing else
+    /// Approve the plan, and nothing else
     #[arg(long)]
     pub yes: bool,
     /// Print what commands write as it comes, and the arguments and the output of each step as it ends

@@ -95,7 +95,7 @@ fn file_tools() -> Vec<DemoTool> {
         ),
         tool(
             "delete_file",
-            "Delete a file; deleting nothing is no error.",
+            "Delete a file; deleting a missing file is not an error.",
             FolderEffect::ReplacesIdempotently,
             one.clone(),
             of_path,

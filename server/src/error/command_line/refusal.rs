@@ -9,9 +9,9 @@ use actbook_engine::refusal::{
 pub fn refusal_cure(refusal: &Refusal) -> String {
     let cure = match refusal {
         Refusal::NotTheDriver => "watch it instead",
-        Refusal::ClaimedByAnother => "look again who drives",
+        Refusal::ClaimedByAnother => "check again which process drives it",
         Refusal::OtherToolset { .. } => {
-            "go to the folder it was started from, or name its config with --config; `--here` with `resume`, `undo` or `rerun` goes on with those of this place"
+            "go to the folder it was started from, or name its config with --config; `--here` with `resume`, `undo` or `rerun` continues with those defined here"
         }
         Refusal::NoSuchExecution => "`actbook list` shows them",
         Refusal::NoSuchPlan { .. } => "`plan list` shows them",
@@ -39,7 +39,7 @@ pub fn refusal_cure(refusal: &Refusal) -> String {
         Refusal::Claimed { expiry, .. } => return claim_cure(*expiry),
         Refusal::RecordInErased => "record it without an execution",
         Refusal::UnclearDecision { nearest, .. } => {
-            return format!("did you mean `{nearest}`? To keep a remark, say it in more than one word");
+            return format!("did you mean `{nearest}`? To record a remark, use more than one word");
         }
         Refusal::InvalidConfidence => "0 is a guess, 1 is certain",
         Refusal::EraseBeforeEnd => "wait for its end, or cancel it",
@@ -50,7 +50,7 @@ pub fn refusal_cure(refusal: &Refusal) -> String {
         Refusal::FactsTooLarge { bytes_max, .. } | Refusal::NoteTooLarge { bytes_max, .. } => {
             return format!("keep it below {bytes_max} bytes; name a file instead of quoting it");
         }
-        Refusal::DecisionTooLarge { .. } => "say it in short, and name a file for the rest",
+        Refusal::DecisionTooLarge { .. } => "shorten it, and name a file for the rest",
         Refusal::TaskFieldsTooLarge { .. } => "keep what is long in a note",
     };
     cure.to_owned()
@@ -121,8 +121,8 @@ fn undo_by_hand_cure(problem: &UndoByHandProblem) -> String {
 
 fn awaited_report(awaited: &AwaitedReport) -> String {
     match awaited {
-        AwaitedReport::Outcome => "say `succeeded` or `failed`".to_owned(),
-        AwaitedReport::Compensation => "say `compensated` or `failed`".to_owned(),
+        AwaitedReport::Outcome => "report `succeeded` or `failed`".to_owned(),
+        AwaitedReport::Compensation => "report `compensated` or `failed`".to_owned(),
         AwaitedReport::OtherSteps(steps) => {
             format!("steps that wait for their agent: {}", quoted_list(steps))
         }

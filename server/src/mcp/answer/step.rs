@@ -84,19 +84,19 @@ fn titled_values<'a>(detail: &StepDetail, whole: &'a Value) -> Vec<TitledValue<'
     }
     add("Output".to_owned(), "/output".to_owned());
     add("Arguments".to_owned(), "/arguments".to_owned());
-    add("Its agent told".to_owned(), "/recorded".to_owned());
+    add("Reported by its agent".to_owned(), "/recorded".to_owned());
     // The step itself shows the last attempt, unless its next attempt sends other arguments.
     let shown_above = usize::from(!detail.has_corrected_arguments());
     for no in 0..detail.history.len().saturating_sub(shown_above) {
         add(format!("Arguments of attempt {}", no + 1), format!("/history/{no}/arguments"));
-        add(format!("What came of attempt {}", no + 1), format!("/history/{no}/result"));
+        add(format!("Result of attempt {}", no + 1), format!("/history/{no}/result"));
     }
     for no in 0..detail.to_undo.len() {
         add("Undoing it would send".to_owned(), format!("/to_undo/{no}/arguments"));
     }
     for no in 0..detail.compensations.len() {
         add(format!("Arguments of compensation {}", no + 1), format!("/compensations/{no}/arguments"));
-        add(format!("What came of compensation {}", no + 1), format!("/compensations/{no}/result"));
+        add(format!("Result of compensation {}", no + 1), format!("/compensations/{no}/result"));
     }
     parts
 }

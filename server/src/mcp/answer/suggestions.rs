@@ -205,12 +205,9 @@ fn suggest_resolving_unknown(id: &str, step: Option<&str>, waiting: &WaitingView
     let answers = [StepAnswer::Happened, StepAnswer::DidNotHappen].map(AnswerOption::Decide);
     let others = waiting.options.iter().filter(|option| !answers.contains(option));
     let others: Vec<String> = others.map(|option| option.as_str().replace('-', "_")).collect();
-    let first = format!(
-        "find out first, by looking, whether step `{}` took effect. If it did:",
-        step.unwrap_or_default()
-    );
+    let first = format!("check first whether step `{}` took effect. If it did:", step.unwrap_or_default());
     let why = format!(
-        "; if it certainly did not: action \"did_not_happen\". Should nobody be able to tell: {}",
+        "; if it certainly did not: action \"did_not_happen\". If nobody can tell: {}",
         others.join(", ")
     );
     suggest_control(id, "happened", step, &why).preceded_by(first)

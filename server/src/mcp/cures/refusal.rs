@@ -34,7 +34,7 @@ pub fn action_name(answer: StepAnswer) -> &'static str {
 pub fn refusal_cure_for_agent(refusal: &Refusal) -> String {
     let cure = match refusal {
         Refusal::OtherToolset { .. } => {
-            "it goes on where it was started; to go on with the servers of this place, your user runs `actbook resume EXECUTION --here`"
+            "it continues where it was started; to continue with the servers defined here, your user runs `actbook resume EXECUTION --here`"
         }
         Refusal::NoSuchExecution => "status without arguments shows them",
         Refusal::NoSuchPlan { .. } => "plan {\"action\":\"list\"} shows them; or give the document as `plan`",

@@ -74,7 +74,7 @@ impl AgentTool for ListToolsInput {
         let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
         let has_tools = servers.iter().any(|server| !server.tools.is_empty());
         let none_matches = if has_tools || self.server.is_some() {
-            "No tool fits. list_tools with fewer words, or none, shows more."
+            "No tool matches. list_tools with fewer words, or none, shows more."
         } else {
             NO_SERVERS
         };
@@ -116,7 +116,7 @@ fn tools_text(
     for info in tools {
         let chars_max = if whole { WHOLE_CHARS_MAX } else { ABOUT_CHARS_MAX };
         let about = quote::quoted(info.description.as_deref().unwrap_or_default(), chars_max);
-        let approval = if info.needs_approval { " (each call needs a person's yes)" } else { "" };
+        let approval = if info.needs_approval { " (each call needs a person's approval)" } else { "" };
         let schema = if with_schemas { format!(" arguments {}", info.input_schema) } else { String::new() };
         let output = info.output_schema.as_ref().filter(|_| whole);
         let output = output.map(|output| format!(" output {output}")).unwrap_or_default();

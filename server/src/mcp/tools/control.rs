@@ -184,7 +184,9 @@ pub async fn continued_answer(
     if let Some(error) = not_driven {
         let cure = cures::cure_for_agent(&error);
         let error = quote::line(&error.to_string(), ERROR_CHARS_MAX);
-        answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
+        answer.text.push_str(&format!(
+            "\nIt is recorded, but no process here continues the execution: {error}; {cure}"
+        ));
     }
     Ok(answer)
 }
@@ -323,6 +325,6 @@ async fn needs_person_error(endpoint: &McpEndpoint, input: &ControlInput) -> Res
     let cure = format!(
         "ask your user to run `actbook approve {id}{step}` or `actbook reject {id}{step}`, then call status with wait_s"
     );
-    let message = "yes or no to an approval is a person's word; an agent cannot give it";
+    let message = "only a person can answer an approval; an agent cannot";
     Ok(Error::agent(AgentErrorCode::NeedsPerson, message, cure))
 }

@@ -268,7 +268,7 @@ async fn undrivable_reason(endpoint: &McpEndpoint, view: &ExecutionView) -> Resu
         Err(error @ Error::Refused(Refusal::OtherToolset { .. })) => {
             let cure = cures::cure_for_agent(&error);
             Ok(Some(format!(
-                "nobody here can drive it: {error}. {cure}; control with action \"cancel\" ends it"
+                "no process here can drive it: {error}. {cure}; control with action \"cancel\" ends it"
             )))
         }
         Err(error) => Err(error),
@@ -344,7 +344,7 @@ pub fn agenda_text(profile: ToolProfile, agenda: &Agenda) -> AnswerText {
 fn push_agenda_item(text: &mut AnswerText, item: &AgendaItem) {
     let (row, toolset) = (&item.row, if item.here { "" } else { " (other servers)" });
     let (plan, version) = (quote::name(&row.plan.name), row.plan.version);
-    let waits = if row.undo_waits { ", its undo waits for a yes" } else { "" };
+    let waits = if row.undo_waits { ", its undo waits for approval" } else { "" };
     text.push_line(format!(
         "{} {} {plan} v{version} started {}{toolset}{waits}",
         row.status, row.id, row.started_at

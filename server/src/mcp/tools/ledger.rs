@@ -109,7 +109,7 @@ async fn list_entries(
     let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);
     let lines: Vec<String> = entries.iter().map(entry_line).collect();
     entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip_value);
-    Ok(list_answer(json!({ "entries": entries }), lines, &format!("No entry fits.{hint}"), cursor))
+    Ok(list_answer(json!({ "entries": entries }), lines, &format!("No entry matches.{hint}"), cursor))
 }
 
 /// Parses a filter that is one of a closed set of words. An unknown word would silently match nothing.
@@ -168,7 +168,7 @@ pub(super) async fn executions_answer(
     };
     let lines: Vec<String> = rows.iter().map(line).collect();
     let hint = filter.actor.as_ref().map_or("", |_| ACTOR_HINT);
-    Ok(list_answer(json!({ "executions": rows }), lines, &format!("No execution fits.{hint}"), cursor))
+    Ok(list_answer(json!({ "executions": rows }), lines, &format!("No execution matches.{hint}"), cursor))
 }
 
 /// The answer of a list; `none` is its text if there are no lines, `cursor` leads to the next page.
@@ -194,7 +194,7 @@ pub(super) fn parse_time_argument(name: &str, text: Option<String>) -> Result<Op
     match parse_time(&text, edge, &TimeZone::UTC) {
         Some(at_ms) => Ok(Some(at_ms)),
         None => {
-            let message = format!("`{name}`: `{text}` is no time");
+            let message = format!("`{name}`: `{text}` is not a time");
             let cure =
                 "write it as in 2030-01-31T12:00:00Z, as a date (2030-01-31, in UTC), or as an age (2h, 3d)";
             Err(AgentError::new(AgentErrorCode::InvalidArgument, message, cure).with_path(name).into())

@@ -283,7 +283,7 @@ fn template_saved_answer(saved: &SavedPlan) -> Result<AgentAnswer, Error> {
     let inputs = saved.plan.inputs.as_ref().and_then(|schema| schema.get("properties"));
     let inputs = inputs.cloned().unwrap_or_else(|| json!({}));
     let (name, version) = (quote::name(&saved.name), saved.version);
-    let text = AnswerText::new(format!("Kept template {name} version {version}; inputs: {inputs}"));
+    let text = AnswerText::new(format!("Saved template {name} version {version}; inputs: {inputs}"));
     let arguments = json!({ "action": "use", "name": saved.name, "inputs": {} });
     let structured = json!({ "name": saved.name, "version": saved.version, "inputs": inputs });
     Ok(answer_with_suggestion(structured, text, Suggestion::tool_call("template", arguments, "")))

@@ -48,7 +48,7 @@ impl PlanDocument {
         match self {
             Self::Text(text) if !text.contains([':', '{']) => {
                 let message =
-                    format!("`plan` is a document, and {} is none", quote::quoted(text, NAME_CHARS_MAX));
+                    format!("`plan` is a document, and {} is not one", quote::quoted(text, NAME_CHARS_MAX));
                 let cure = "`plan_id` takes a saved plan's name or id";
                 Err(AgentError::new(AgentErrorCode::InvalidArgument, message, cure).with_path("plan").into())
             }

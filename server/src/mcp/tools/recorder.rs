@@ -80,7 +80,7 @@ pub struct CleanupHistoryInput {
 
 impl AgentTool for RecordPlanInput {
     const NAME: &str = "record_plan";
-    const DESCRIPTION: &str = "Put down a plan of work that you do yourself. Nothing runs.";
+    const DESCRIPTION: &str = "Record a plan of work that you do yourself. Nothing runs.";
     const EFFECT: ToolEffect = ToolEffect::WritesJournal;
     const PROFILES: &[ToolProfile] = RECORD_AND_FULL;
     type Answer = AgentAnswer;
@@ -211,7 +211,7 @@ impl AgentTool for CleanupHistoryInput {
         let cleaned = endpoint.service().journal().cleanup(&request.caller, before, true).await?;
         let (executions, acts, notes) = (cleaned.executions, cleaned.acts, cleaned.notes);
         let text = format!(
-            "What {executions} executions, {acts} acts and {notes} notes keep would be erased. Nothing was.\n\
+            "The data of {executions} executions, {acts} actions and {notes} notes would be erased. Nothing was.\n\
              Next: your user erases it with `actbook cleanup --older-than {days}d`"
         );
         Ok(AgentAnswer::new(&cleaned, text))

@@ -127,7 +127,8 @@ fn stats_text(stats: &Stats) -> String {
     }
     if stats.retries.steps > 0 {
         let retries = &stats.retries;
-        lines.push(format!("{} steps tried again, {} came right", retries.steps, retries.succeeded));
+        lines
+            .push(format!("{} steps tried again, {} succeeded in the end", retries.steps, retries.succeeded));
     }
     lines.extend(stats.waiting.iter().map(|wait| {
         let took = percentiles_text(&wait.took);

@@ -72,7 +72,7 @@ enum TaskStatusInput {
 
 impl AgentTool for TaskInput {
     const NAME: &str = "task";
-    const DESCRIPTION: &str = "Tasks that plans, executions and notes belong to: add, set, split into a plan's steps, list, show its whole story.";
+    const DESCRIPTION: &str = "Tasks that plans, executions and notes belong to: add, set, split into a plan's steps, list, show its whole history.";
     const EFFECT: ToolEffect = ToolEffect::ActsOutside;
     const PROFILES: &[ToolProfile] = FULL_ONLY;
     const VARIANTS: &[CallVariant] = TASK_VARIANTS;
@@ -131,11 +131,11 @@ const TASK_VARIANTS: &[CallVariant] = &[
     CallVariant::when_action("show", &["id"], &[]),
 ];
 
-/// The fields of a task to add or change. Err: the estimate is no duration.
+/// The fields of a task to add or change. Err: the estimate is not a duration.
 fn parse_task_fields(id: String, input: TaskInput) -> Result<TaskSpec, Error> {
     let estimate = |text: String| {
         let ms = actbook_engine::plan::parse_age_ms(&text).and_then(|ms| u64::try_from(ms).ok());
-        let message = format!("`estimate`: `{text}` is no length of time");
+        let message = format!("`estimate`: `{text}` is not a length of time");
         let cure = "write it as in 30m, 4h or 2d";
         ms.ok_or_else(|| Error::agent(AgentErrorCode::InvalidArgument, message, cure))
     };
@@ -170,7 +170,7 @@ fn task_line(task: &TaskView) -> String {
 
 /// The answer that confirms an added or changed task; `verb` begins the text.
 fn task_changed_answer(task: &TaskView, mut structured: Value, verb: &str) -> AgentAnswer {
-    let next = [Suggestion::tool_call("status", json!({ "task": task.id }), "tells its story")];
+    let next = [Suggestion::tool_call("status", json!({ "task": task.id }), "shows its history")];
     structured["next"] = json!(next);
     let mut text = AnswerText::new(format!("{verb} {}", task_line(task)));
     text.push_suggestions(&next);
@@ -178,9 +178,9 @@ fn task_changed_answer(task: &TaskView, mut structured: Value, verb: &str) -> Ag
 }
 
 fn task_list_answer(tasks: &[TaskView]) -> AgentAnswer {
-    let mut text = AnswerText::new(format!("{} tasks fit.", tasks.len()));
+    let mut text = AnswerText::new(format!("{} tasks match.", tasks.len()));
     tasks.iter().for_each(|task| text.push_item(task_line(task)));
-    let next = [Suggestion::advice("status with a task tells its story")];
+    let next = [Suggestion::advice("status with a task shows its history")];
     text.push_suggestions(&next);
     AgentAnswer { structured: json!({ "tasks": tasks, "next": next }), text: text.into_string() }
 }

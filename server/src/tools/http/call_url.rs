@@ -49,11 +49,9 @@ pub fn fill_url(
         }
     }
     let url = Url::parse(&text)
-        .map_err(|error| invalid_arguments(format!("`{}` is no address: {error}", template.source)))?;
+        .map_err(|error| invalid_arguments(format!("`{}` is not a URL: {error}", template.source)))?;
     if has_argument && has_dot_segment(&text) {
-        return Err(invalid_arguments(
-            "an argument must not lead to another folder of the address".to_owned(),
-        ));
+        return Err(invalid_arguments("an argument must not lead to another folder of the URL".to_owned()));
     }
     match (has_argument, configured_host) {
         (false, _) => Ok(FilledUrl { configured_host: HostPattern::from_url(&url), url }),
@@ -62,9 +60,7 @@ pub fn fill_url(
         {
             Ok(FilledUrl { url, configured_host })
         }
-        (true, _) => {
-            Err(invalid_arguments("an argument must not change whom the call is made to".to_owned()))
-        }
+        (true, _) => Err(invalid_arguments("an argument must not change the host of the call".to_owned())),
     }
 }
 

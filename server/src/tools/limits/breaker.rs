@@ -68,7 +68,7 @@ impl CircuitBreaker {
             CircuitState::HalfOpen if !state.trial_running => state.trial_running = true,
             CircuitState::HalfOpen => {
                 let why = format!(
-                    "{}; one call is out to see whether it is back, and none follows before it is answered",
+                    "{}; one call is in flight as a test, and no other is sent before it is answered",
                     self.failure_summary(&state)
                 );
                 return Err(RawOutcome::NotSent { category: ErrorCategory::Unavailable, why });
@@ -76,7 +76,7 @@ impl CircuitBreaker {
             CircuitState::Open { for_ms } => {
                 let wait = Duration::from_millis(for_ms);
                 let why = format!(
-                    "{}; no call leaves for it before {}",
+                    "{}; no call is sent to it before {}",
                     self.failure_summary(&state),
                     utc_time_after(wait)
                 );
@@ -105,7 +105,7 @@ impl CircuitBreaker {
 
     /// The failures so far, as the beginning of a sentence.
     fn failure_summary(&self, state: &BreakerState) -> String {
-        format!("`{}` was out of reach {} times in a row ({})", self.name, state.failures, state.last_message)
+        format!("`{}` was unreachable {} times in a row ({})", self.name, state.failures, state.last_message)
     }
 }
 

@@ -176,7 +176,7 @@ async fn start_child_with(
     let aborted = fault.reason().map(str::to_owned);
     let retry_legacy = aborted.is_none() && (late || exited.is_some());
     let how = aborted.or(exited).unwrap_or(failed);
-    let why = with_detail(format!("the server `{name}` did not come up: it {how}"), &stderr);
+    let why = with_detail(format!("the server `{name}` did not start: it {how}"), &stderr);
     Err(HandshakeFailure { error: ConnectError { category: ErrorCategory::Unavailable, why }, retry_legacy })
 }
 
@@ -286,7 +286,7 @@ fn handshake_error_text(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => "closed its output".to_owned(),
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-            "did not answer the handshake as the protocol has it".to_owned()
+            "did not answer the handshake as the protocol requires".to_owned()
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => handshake_error_text(fallback),
         other => format!("failed the handshake: {other}"),

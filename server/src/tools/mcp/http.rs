@@ -191,14 +191,14 @@ impl HttpTarget {
         };
         let invalid = |why: String| RawOutcome::NotSent { category: ErrorCategory::InvalidArguments, why };
         let url = Url::parse(fill(&self.url)?.expose());
-        let url = url.map_err(|error| invalid(format!("its `url` is no address: {error}")))?;
+        let url = url.map_err(|error| invalid(format!("its `url` is not a URL: {error}")))?;
         let mut request = Request::new(method, url);
         for (name, value) in &self.headers {
             let value = HeaderValue::from_bytes(fill(value)?.expose().as_bytes());
-            let mut value =
-                value.map_err(|_| invalid(format!("the header `{name}` holds what none may hold")))?;
+            let mut value = value
+                .map_err(|_| invalid(format!("the header `{name}` has a value that headers cannot have")))?;
             let name: HeaderName =
-                name.parse().map_err(|_| invalid(format!("`{name}` is no header's name")))?;
+                name.parse().map_err(|_| invalid(format!("`{name}` is not the name of a header")))?;
             value.set_sensitive(true);
             request.headers_mut().insert(name, value);
         }
@@ -374,7 +374,7 @@ async fn read_answer(mut response: Response, request: &SentRequest) -> PostResul
             Ok(StreamableHttpPostResponse::Json(message, session))
         }
         Ok(_) => invalid_response("the server answered under another id"),
-        Err(error) => invalid_response(format!("the server's answer is no JSON-RPC: {error}")),
+        Err(error) => invalid_response(format!("the server's answer is not JSON-RPC: {error}")),
     }
 }
 
@@ -420,7 +420,7 @@ fn event_stream(response: Response, call: Option<RequestId>) -> EventStream {
             last = if *byte == b'\r' { last } else { *byte };
         }
         let fits = event_bytes <= MESSAGE_BYTES_MAX;
-        std::future::ready(if fits { Ok(chunk) } else { Err(io::Error::other("an event without end")) })
+        std::future::ready(if fits { Ok(chunk) } else { Err(io::Error::other("an event that does not end")) })
     });
     SseStream::from_bytes_stream(limited).map_ok(move |event| rewrite_event(event, call.as_ref())).boxed()
 }

@@ -91,7 +91,7 @@ pub async fn send_reply(connection: &McpConnection, task: &str, call: &Call) -> 
     match send_request(connection, ClientRequest::UpdateTaskRequest(request)).await {
         Ok(_) => RawOutcome::McpTaskCreated { task: task.to_owned(), poll: None },
         Err(McpTaskRequestError { why, .. }) => {
-            RawOutcome::McpTaskLost { why: format!("task {task} did not take the reply: {why}") }
+            RawOutcome::McpTaskLost { why: format!("task {task} did not accept the reply: {why}") }
         }
     }
 }
@@ -154,7 +154,7 @@ async fn poll_once(server: &DownstreamServer, task: &str) -> McpTaskPoll {
     match send_request(&connection, request).await {
         Ok(ServerResult::GetTaskResult(found)) => poll_result(found.task),
         Ok(_) => McpTaskPoll::Ended(RawOutcome::McpTaskLost {
-            why: format!("what the server says of task {task} is no task"),
+            why: format!("the server's answer about task {task} is not a task"),
         }),
         Err(McpTaskRequestError { why, is_unknown_task: true }) => {
             McpTaskPoll::Ended(RawOutcome::McpTaskLost {
@@ -188,7 +188,7 @@ fn completed_task(result: JsonObject) -> RawOutcome {
     match serde_json::from_value::<CallToolResult>(Value::Object(result)) {
         Ok(result) => tool_result(result),
         Err(error) => {
-            RawOutcome::InvalidResponse { why: format!("the task's result is no tool result: {error}") }
+            RawOutcome::InvalidResponse { why: format!("the task's result is not a tool result: {error}") }
         }
     }
 }

@@ -31,7 +31,7 @@ impl RequestReplier {
                 ClientJsonRpcMessage::response(ElicitResult::new(ElicitationAction::Cancel).into(), id)
             }
             _ => {
-                let why = "Method not found: this client lends neither a model nor its files";
+                let why = "Method not found: this client offers neither sampling nor roots";
                 ClientJsonRpcMessage::error(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None), Some(id))
             }
         })

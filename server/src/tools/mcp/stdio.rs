@@ -95,7 +95,7 @@ impl StdioTransport {
             Some(room) => write_line(&self.stdin, line, room),
             None => {
                 let most = UNREAD_REPLIES_BYTES_MAX;
-                self.fault.abort(format!("does not read: answers of {most} bytes wait for it"));
+                self.fault.abort(format!("does not read its input: {most} bytes of answers wait for it"));
                 Either::Left(ready(Err(io::ErrorKind::BrokenPipe.into())))
             }
         }
@@ -295,7 +295,7 @@ impl LineDecoder {
             return self.abort(format!("wrote {HANDSHAKE_BYTES_MAX} bytes and did not answer the handshake"));
         }
         if self.noise_bytes > NOISE_BYTES_MAX {
-            return self.abort(format!("wrote {NOISE_BYTES_MAX} bytes that are no message"));
+            return self.abort(format!("wrote {NOISE_BYTES_MAX} bytes that are not a message"));
         }
         Ok(())
     }

@@ -56,11 +56,11 @@ steps:
     journal.wait_for("approval_asked", Some("gated"));
     let id = sandbox.newest();
     let answered = sandbox.expect(0, &["approve", &id, "gated"]);
-    assert!(answered.contains("goes on"), "{answered}");
+    assert!(answered.contains("continues it"), "{answered}");
     journal.wait_for("step_failed", Some("flaky"));
     let answered =
         sandbox.expect(0, &["decide", &id, "flaky", "retry", "--reason", "it works the second time"]);
-    assert!(answered.contains("goes on"), "{answered}");
+    assert!(answered.contains("continues it"), "{answered}");
     let ended = journal.wait_for("attempt_ended", Some("flaky"));
     assert_eq!(ended["body"]["outcome"], "succeeded");
     assert_eq!(step(&sandbox.json(&["show", &id]), "long")["status"], "running");
@@ -205,7 +205,7 @@ fn execution_of_a_killed_driver_is_resumed_without_waiting() {
     run.kill().unwrap();
     run.wait().unwrap();
     let id = sandbox.newest();
-    assert!(sandbox.expect(0, &["show", &id]).contains("nobody drives it"));
+    assert!(sandbox.expect(0, &["show", &id]).contains("no process drives it"));
     let watched = sandbox.run(&["watch", &id]);
     assert_eq!(watched.code, Some(1));
     assert!(watched.stderr.contains("actbook resume"), "{}", watched.stderr);

@@ -19,7 +19,7 @@ fn changed_export_fails_verification() {
     sandbox.write("run.jsonl", &exported.replace("secret-ish", "secret-ist"));
     let ran = sandbox.run(&["verify", "run.jsonl"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stdout.contains("does not hold at position"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("is not valid at position"), "{}", ran.stdout);
 }
 
 #[test]

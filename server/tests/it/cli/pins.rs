@@ -84,7 +84,7 @@ fn changed_compensation_or_probe_tool_refuses_the_plan() {
         changed[1]["description"] = json!("Takes it back, and more.");
         shifty.set_tools(&changed);
         assert!(
-            shifty.sandbox.run(&["run", "acts"]).stderr.contains("`shifty/undo` is not what it was"),
+            shifty.sandbox.run(&["run", "acts"]).stderr.contains("`shifty/undo` has changed since"),
             "{role}"
         );
     }
@@ -139,7 +139,10 @@ fn approval_is_bound_to_the_tool_digest_shown() {
     shifty.sandbox.expect(3, &["resume", &id]);
     let step = act_step(&shifty, &id);
     assert_eq!(step["error"]["category"], "policy", "{step}");
-    assert!(step["error"]["message"].as_str().unwrap().contains("was approved as it was before"), "{step}");
+    assert!(
+        step["error"]["message"].as_str().unwrap().contains("has changed since it was approved"),
+        "{step}"
+    );
     assert_eq!(shifty.calls(), 0, "accepting the tool does not approve this step");
     shifty.sandbox.expect(0, &["decide", &id, "act", "retry", "--reason", "ask me again"]);
     shifty.sandbox.expect(3, &["resume", &id]);

@@ -262,7 +262,7 @@ fn misspelt_input_is_named_and_a_refused_plan_points_to_its_check() {
         "name: bad\nsteps: [{ id: a, tool: files/nothing, depends_on: [b] }, { id: c, tol: files/echo }]",
     );
     for verb in [&["run", "bad.yaml"][..], &["plan", "save", "bad.yaml"]] {
-        assert_refused(&sandbox, verb, "`actbook check bad.yaml` tells all 3");
+        assert_refused(&sandbox, verb, "`actbook check bad.yaml` shows all 3");
     }
 }
 
@@ -289,7 +289,7 @@ fn check_shows_the_order_of_a_sequential_plan_and_an_empty_journal_says_so() {
     sandbox.write("w.yaml", &format!("name: w\npolicy: {{ concurrency: 2 }}\nsteps: {steps}"));
     assert!(sandbox.expect(0, &["check", "w.yaml"]).contains("Waves"));
     for words in [&["journal", "--kind", "plan_saved"][..], &["journal", "--tail", "3"]] {
-        assert_eq!(sandbox.run(words).stderr.trim(), "no entry fits");
+        assert_eq!(sandbox.run(words).stderr.trim(), "no entry matches");
     }
 }
 

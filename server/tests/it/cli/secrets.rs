@@ -198,7 +198,7 @@ fn planted_secrets_reach_no_file_and_no_output() {
     }
     // The refusal quotes the old and the new description, which both contain a secret.
     set_tool_description(&sandbox, &format!("Now uses {}", secret(3)));
-    assert!(run(&["run", "secrets", "--inputs", "inputs.json"]).stderr.contains("is not what it was"));
+    assert!(run(&["run", "secrets", "--inputs", "inputs.json"]).stderr.contains("has changed since"));
 
     // The steps whose output contained a secret show that it was redacted.
     let view = sandbox.json(&["show", &id]);

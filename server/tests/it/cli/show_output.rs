@@ -119,10 +119,10 @@ fn execution_without_a_driver_is_shown_as_stopped() {
     run.wait().unwrap();
     let listed = sandbox.expect(0, &["list"]);
     let resume = format!("actbook resume {}", &id[..8]);
-    assert!(listed.contains("1 wait:") && listed.contains("stopped: nobody drives it"), "{listed}");
+    assert!(listed.contains("1 wait:") && listed.contains("stopped: no process drives it"), "{listed}");
     assert!(listed.contains(&resume) && !listed.contains("running"), "{listed}");
     let shown = sandbox.expect(0, &["show", &id]);
-    assert!(shown.contains("stopped: nobody drives it") && shown.contains(&resume), "{shown}");
+    assert!(shown.contains("stopped: no process drives it") && shown.contains(&resume), "{shown}");
     assert_eq!(sandbox.json(&["list"])[0]["stopped"], true);
     assert_eq!(sandbox.json(&["show", &id])["stopped"], true);
     sandbox.release();

@@ -80,9 +80,9 @@ fn second_ctrl_c_exits_at_once_and_the_call_is_unknown() {
     assert_eq!(run.wait().unwrap().code(), Some(130));
     wait_until_group_is_gone(call);
     let id = sandbox.newest();
-    wait_for_line(&stderr, &format!("left at once: `actbook resume {}` goes on", &id[..8]));
+    wait_for_line(&stderr, &format!("ended at once: `actbook resume {}` continues it", &id[..8]));
     let asked = sandbox.expect(3, &["resume", &id]);
-    assert!(asked.contains("Nobody knows whether step `first` took effect"), "{asked}");
+    assert!(asked.contains("It is unknown whether step `first` took effect"), "{asked}");
     sandbox.release();
     sandbox.expect(0, &["decide", &id, "first", "did-not-happen", "--reason", "nothing was written"]);
     sandbox.expect(0, &["resume", &id]);

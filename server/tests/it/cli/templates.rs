@@ -233,7 +233,7 @@ fn secret_values_never_become_template_defaults() {
     sandbox.expect(0, &["run", "keys.yaml", "--input", "token=hush-hush", "--input", "who=ada"]);
     let made = run(&["template", "from", &sandbox.newest(), "again"]);
     assert!(
-        made.stdout.contains("key has to be given") && made.stdout.contains("who = \"ada\""),
+        made.stdout.contains("key is required") && made.stdout.contains("who = \"ada\""),
         "{}",
         made.stdout
     );

@@ -240,7 +240,7 @@ fn mcp_uses_the_trusted_content_after_a_config_change() {
         assert!(was_started(&sandbox) && !sandbox.path("changed").exists());
         drop(agent);
         let ran: CliOutput = sandbox.command(&["mcp"]).output().unwrap().into();
-        assert!(ran.stderr.contains("going on as it was"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("continuing with the trusted version"), "{}", ran.stderr);
         assert_eq!(sandbox.run(&["check", "plan.yaml"]).code, Some(1));
     }
 }

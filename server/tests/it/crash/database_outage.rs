@@ -31,7 +31,7 @@ fn call_outcome_is_kept_until_the_database_returns() {
 
     runtime.block_on(proxy.cut());
     std::fs::write(fixture.path("release"), "").unwrap();
-    wait_for_stderr_line(&mut driver, "it goes on once the database answers");
+    wait_for_stderr_line(&mut driver, "it continues once the database answers");
     proxy.restore();
 
     let output = wait_for_exit(driver);

@@ -78,7 +78,7 @@ fn full_disk_is_an_error_until_space_is_freed() {
         assert!(first > 10 && error.to_string().contains("full"), "{first}: {error:?}");
         assert_eq!(error.code(), "disk_full");
         assert!(
-            error.to_string().contains("book.db") && error.cure().contains("free some room"),
+            error.to_string().contains("book.db") && error.cure().contains("free some disk space"),
             "{error:?}"
         );
         assert_acknowledged_kept(&fixture, &file, first).await;

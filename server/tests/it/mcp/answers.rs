@@ -43,7 +43,7 @@ fn execute_plan_with_a_document_tells_what_the_check_found() {
         json!({ "plan": work_plan(&[write_step("a", "a.txt"), last]), "wait_s": 45 }),
     );
     assert!(started.text.contains("Check: the point of no return is step `b`."), "{}", started.text);
-    let note = "before a call of `files/delete_file`: undoing `a` waits for it";
+    let note = "for a call of `files/delete_file`: undoing `a` waits for it";
     assert!(started.text.contains(note), "{}", started.text);
     assert_eq!(started.content["check"]["point_of_no_return"], "b");
     let findings = started.content["check"]["findings"].as_array().unwrap();
@@ -64,7 +64,7 @@ fn text_names_what_the_structure_has() {
     sandbox.release();
 
     let one = agent.call_ok("list_tools", json!({ "search": "files/delete_file" }));
-    assert!(one.text.contains("files/delete_file (each call needs a person's yes): "), "{}", one.text);
+    assert!(one.text.contains("files/delete_file (each call needs a person's approval): "), "{}", one.text);
     assert_eq!(one.content["tools"][0]["approval"], "required");
     let description = one.content["tools"][0]["description"].as_str().unwrap();
     assert!(one.text.contains(description) && one.text.contains(" output {"), "{}", one.text);

@@ -11,7 +11,7 @@ use super::undo_approvals::change_config;
 use super::{work_plan, write_step};
 use crate::cli::Sandbox;
 
-/// A house whose config asks for a yes to these tools of `files`.
+/// A sandbox whose config requires an approval for these tools of `files`.
 fn guarded(tools: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     change_config(&sandbox, |config| {
@@ -254,7 +254,7 @@ fn question_says_how_many_attempts_one_yes_covers() {
     let asked = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[step]), "wait_s": 60 }));
     let id = asked.id().to_owned();
     assert!(asked.text_after("Waits: ").contains("in up to 3 attempts"), "{}", asked.text);
-    assert!(first_message(&forms).contains("One yes covers up to 3 attempts"), "{:?}", forms.borrow());
+    assert!(first_message(&forms).contains("One approval covers up to 3 attempts"), "{:?}", forms.borrow());
     sandbox.expect(0, &["approve", &id, "one"]);
     agent.call_ok("status", json!({ "execution_id": id, "wait_s": 60 }));
     agent.call("control", compensate(&id));
@@ -348,7 +348,7 @@ fn list_of_a_former_version_verifies_and_rebuild_lists_its_waiting_undo() {
     let verified = sandbox.expect(1, &["verify"]);
     assert!(verified.contains("the journal is whole, but the list of executions differs"), "{verified}");
     assert!(verified.contains("run `actbook rebuild`"), "{verified}");
-    assert!(!verified.contains("does not hold"), "{verified}");
+    assert!(!verified.contains("is not valid at"), "{verified}");
 }
 
 #[test]
@@ -459,7 +459,8 @@ fn terminal_shows_who_asked_for_the_undo_and_why() {
 
 #[test]
 fn guarantee_of_an_automatic_undo_under_approval_says_that_it_waits() {
-    for (tools, expected) in [(&["delete_file"][..], "waits for a yes"), (&[], "undoes everything by itself")]
+    for (tools, expected) in
+        [(&["delete_file"][..], "waits for approval"), (&[], "undoes everything automatically")]
     {
         let sandbox = guarded(tools);
         let mut plan = written(&["one.txt"]);

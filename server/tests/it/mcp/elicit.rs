@@ -337,7 +337,7 @@ fn unknown_outcome_tells_the_agent_to_find_out_first() {
     let mut agent = Agent::new(&sandbox);
     let blocked = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[crash_step()]), "wait_s": 60 }));
     assert_eq!(blocked.content["steps"][0]["status"], "unknown", "{}", blocked.text);
-    assert!(blocked.text_after("Next: ").starts_with("find out first"), "{}", blocked.text);
+    assert!(blocked.text_after("Next: ").starts_with("check first"), "{}", blocked.text);
     assert!(blocked.text_after("Next: ").contains("\"did_not_happen\""), "{}", blocked.text);
     let (tool, arguments) = blocked.next_call();
     assert_eq!((tool.as_str(), &arguments["action"]), ("control", &json!("happened")));
@@ -348,7 +348,7 @@ fn unknown_outcome_tells_the_agent_to_find_out_first() {
 fn unknown_outcome_is_elicited_from_the_person() {
     let sandbox = Sandbox::new();
     let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", elicitation_capability()).with_replies(|_, params| {
-        assert!(params["message"].as_str().unwrap().contains("Nobody knows"), "{params}");
+        assert!(params["message"].as_str().unwrap().contains("It is unknown"), "{params}");
         json!({ "action": "accept", "content": { "answer": "happened", "reason": "seen on the account" } })
     });
     let ended = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[crash_step()]), "wait_s": 60 }));

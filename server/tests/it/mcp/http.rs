@@ -72,7 +72,7 @@ fn non_loopback_listen_needs_without_tokens_flag() {
     let refused = sandbox.run(&["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!(refused.code, Some(1));
     assert!(
-        refused.stderr.contains("no tokens yet") && refused.stderr.contains("--without-tokens"),
+        refused.stderr.contains("no authentication") && refused.stderr.contains("--without-tokens"),
         "{}",
         refused.stderr
     );

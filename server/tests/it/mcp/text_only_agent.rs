@@ -124,7 +124,7 @@ fn status_of_an_execution_with_another_toolset_says_nobody_can_drive_it() {
     let mut stranger = Agent::new(&sandbox);
     let shown = stranger.call_ok("status", json!({ "execution_id": id }));
     assert_eq!(shown.content["status"], "running");
-    assert!(shown.text_after("Next: ").starts_with("nobody here can drive it"), "{}", shown.text);
+    assert!(shown.text_after("Next: ").starts_with("no process here can drive it"), "{}", shown.text);
     assert!(!shown.text.contains("waits for it"), "{}", shown.text);
     // Cancelling needs no servers.
     stranger.call_ok("control", json!({ "execution_id": id, "action": "cancel", "reason": "nobody's" }));

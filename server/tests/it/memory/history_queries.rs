@@ -91,8 +91,8 @@ fn agent_queries_history_by_every_filter() {
             (json!({ "since": "last week" }), "2030-01-31"),
             (json!({ "limit": 201 }), "1 to 200"),
             (json!({ "limit": 0 }), "1 to 200"),
-            (json!({ "status": "blokced" }), "`blokced` is none of running"),
-            (json!({ "category": "slow" }), "`slow` is none of invalid_arguments"),
+            (json!({ "status": "blokced" }), "`blokced` is not one of running"),
+            (json!({ "category": "slow" }), "`slow` is not one of invalid_arguments"),
         ] {
             let refused = agent.call_refused("query_ledger", query).await;
             assert!(refused.contains(word), "{refused}");

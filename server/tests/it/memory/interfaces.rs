@@ -138,7 +138,7 @@ fn note_is_written_once_per_request_key_and_deletion_keeps_history() {
         assert!(agent.call_refused("set_context", json!({ "key": "k" })).await.contains("value"));
         agent.call_ok("set_context", json!({ "key": "k", "value": "two" })).await;
         agent.call_ok("set_context", json!({ "key": "k", "delete": true })).await;
-        assert!(agent.call_ok("query_context", json!({ "key": "k" })).await.1.contains("No note fits"));
+        assert!(agent.call_ok("query_context", json!({ "key": "k" })).await.1.contains("No note matches"));
         let (found, _) = agent.call_ok("query_context", json!({ "key": "k", "history": true })).await;
         let history = found["notes"][0]["history"].as_array().unwrap();
         let values: Vec<&Value> = history.iter().map(|value| &value["value"]).collect();

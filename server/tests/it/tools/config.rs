@@ -71,7 +71,7 @@ fn inherit_env_is_accepted_in_either_block_but_not_both() {
             "already",
         ),
         ("commands: { c: { argv: [x], inherit_env: [1] } }", "commands.c.inherit_env"),
-        ("commands: { c: { argv: [x] } }\nservers: { command: { inherit_env: all } }", "of each command"),
+        ("commands: { c: { argv: [x] } }\nservers: { command: { inherit_env: all } }", "for each command"),
     ] {
         let refused = parse(text).unwrap_err();
         assert!(refused.contains(expected), "{refused}");
@@ -89,11 +89,11 @@ fn json_and_empty_configs_parse() {
 #[test]
 fn invalid_config_is_refused_with_its_path() {
     let cases = [
-        ("aprovals: people", "`aprovals`: is no word of the config; did you mean `approvals`?"),
-        ("approvals: robots", "`approvals`: `robots` is none of people, agents"),
+        ("aprovals: people", "`aprovals`: is not a key of the config; did you mean `approvals`?"),
+        ("approvals: robots", "`approvals`: `robots` is not one of people, agents"),
         (
             "servers: { command: { trustd: true } }",
-            "`servers.command.trustd`: is no word of the config; did you mean `trusted`?",
+            "`servers.command.trustd`: is not a key of the config; did you mean `trusted`?",
         ),
         (
             "servers: { command: { trusted: yes } }",
@@ -113,7 +113,7 @@ fn invalid_config_is_refused_with_its_path() {
         ),
         (
             "servers: { command: { tools: { t: { timeout: 10x } } } }",
-            "`servers.command.tools.t.timeout`: `10x` is no duration; write 250ms, 30s, 5m or 2h",
+            "`servers.command.tools.t.timeout`: `10x` is not a duration; write 250ms, 30s, 5m or 2h",
         ),
         (
             "servers: { command: { tools: { t: { retry: { on: [often] } } } } }",
@@ -165,12 +165,12 @@ fn assert_refused(cases: &[(&str, &str)]) {
 fn invalid_http_config_is_refused_with_its_path() {
     assert_refused(&[
         ("http: { a: {} }", "`http.a.url`: is missing"),
-        ("http: { a: { url: x, method: BREW } }", "`http.a.method`: `BREW` is none of GET, HEAD, POST"),
+        ("http: { a: { url: x, method: BREW } }", "`http.a.method`: `BREW` is not one of GET, HEAD, POST"),
         ("http: { a: { url: x, body: { b: ['${c}'] } } }", "`http.a.body`: `${c}` is unknown here"),
         ("egress: { allow: ['*.corp'] }", "`egress.allow`: `*.corp` is neither a host nor host:port"),
         ("egress: { allow: ['http://x'] }", "`egress.allow`: `http://x` is neither a host nor host:port"),
         ("egress: { allow: x }", "`egress.allow`: must be a list of texts"),
-        ("egress: { deny: [x] }", "`egress.deny`: is no word of the config"),
+        ("egress: { deny: [x] }", "`egress.deny`: is not a key of the config"),
     ]);
     let config = parse("egress: { allow: [wiki.corp, '10.0.0.7:8080', '[::1]:1'] }").unwrap();
     assert_eq!(config.egress_allow.len(), 3);

@@ -226,7 +226,7 @@ fn endless_answers() -> Vec<HttpCase> {
             "unknown unavailable",
         ),
         case(
-            "an event without end",
+            "an event that does not end",
             ServerBehaviour::Endless(stream, "data: 0123456789\n"),
             "succeeded",
             "unknown unavailable",

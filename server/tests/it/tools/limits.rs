@@ -59,7 +59,7 @@ async fn breaker_opens_after_failures_and_one_call_probes_it() {
     );
     let (category, message, sent) = expect_failure(ended);
     assert_eq!((category, sent, processes), (ErrorCategory::Unavailable, false, vec![]));
-    assert!(message.contains("3 times in a row") && message.contains("no call leaves"), "{message}");
+    assert!(message.contains("3 times in a row") && message.contains("no call is sent"), "{message}");
     assert!(message.contains("exited with code 4") && message.contains("UTC"), "{message}");
     assert_eq!(started_pids(&folder).await.len(), before, "no server was started for an unsent call");
 
@@ -72,7 +72,7 @@ async fn breaker_opens_after_failures_and_one_call_probes_it() {
     let (one, other) = tokio::join!(call(&tools, "zoo/any", json!({})), call(&tools, "zoo/any", json!({})));
     assert_eq!(expect_output(one), json!({ "text": "well again" }));
     let (_, message, sent) = expect_failure(other);
-    assert!(!sent && message.contains("one call is out"), "{message}");
+    assert!(!sent && message.contains("one call is in flight as a test"), "{message}");
     assert_eq!(circuit_state(&tools), CircuitState::Closed);
     expect_output(call(&tools, "zoo/any", json!({})).await);
     tools.shutdown().await;
@@ -167,7 +167,7 @@ async fn restart_backoff_grows_while_a_server_keeps_crashing() {
     let ended = call_within(&tools, "zoo/any", Duration::from_millis(100)).await;
     let (category, message, sent) = expect_failure(ended);
     assert_eq!((category, sent), (ErrorCategory::Timeout, false));
-    assert!(message.contains("fallen 5 times in a row"), "{message}");
+    assert!(message.contains("failed 5 times in a row"), "{message}");
     tools.shutdown().await;
 
     let (folder, tools) = hostile_server_with("falls_at_every_second_call", settings);

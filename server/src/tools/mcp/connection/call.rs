@@ -169,7 +169,9 @@ impl McpConnection {
             Ok(ServerResult::CallToolResult(result)) => tool_result(result),
             Ok(ServerResult::InputRequiredResult(asks)) => mcp_tasks::input_required(&asks),
             Ok(ServerResult::CreateTaskResult(accepted)) => mcp_tasks::task_created(&accepted.task),
-            Ok(_) => RawOutcome::InvalidResponse { why: "the server's answer is no tool result".to_owned() },
+            Ok(_) => {
+                RawOutcome::InvalidResponse { why: "the server's answer is not a tool result".to_owned() }
+            }
             Err(ServiceError::McpError(error)) => RawOutcome::RpcError {
                 code: error.code.0,
                 message: error.message.into_owned(),
