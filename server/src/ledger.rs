@@ -77,7 +77,8 @@ impl DriveState {
         }
     }
 
-    /// The call's arguments as JSON; None: this command did not start the call, or it has none.
+    /// The arguments of a due call as JSON. `None`: the call has none, or another command started it, and its
+    /// arguments are read from the journal.
     pub fn arguments_of(&self, call: &DueCall) -> Option<&[u8]> {
         let position = call.arguments?.position;
         self.arguments.iter().find(|(at, _)| *at == position).map(|(_, bytes)| bytes.as_slice())

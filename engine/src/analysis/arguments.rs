@@ -315,7 +315,8 @@ fn schema_at<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
     Some(schema)
 }
 
-/// Warns of arguments that the schema does not declare but would accept: most likely misspellings.
+/// Warns of arguments that are not among the schema's properties: most likely misspellings. Says nothing where a
+/// keyword such as `additionalProperties` or `anyOf` speaks of further ones.
 fn undeclared_arguments(tool: &str, schema: &Value, value: &Value, at: &str) -> Vec<Finding> {
     let properties = schema.get("properties").and_then(Value::as_object).filter(|names| !names.is_empty());
     let open = ![

@@ -38,6 +38,8 @@ pub struct StartContext {
 }
 
 /// Builds the first event of an execution, and its payload: the inputs, which the caller has validated.
+/// `terms`: the tools' policies at the start, which hold for the whole execution. `salt`: for the digests of
+/// payloads.
 pub fn build_start_event(
     id: ExecutionId,
     plan_ref: PlanRef,

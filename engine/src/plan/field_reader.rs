@@ -178,7 +178,8 @@ impl<'v, 'a> FieldReader<'v, 'a> {
         inside
     }
 
-    /// A duration field in milliseconds, from `least_ms` to `DURATION_MS_MAX`.
+    /// A duration field such as `30s`, as milliseconds from `least_ms` to `DURATION_MS_MAX`. `None`: it is missing,
+    /// or invalid and reported in `found`.
     pub fn duration_ms(&self, name: &str, least_ms: u64, found: &mut FindingCollector) -> Option<u64> {
         let value = self.value(name, found)?;
         let at = self.at.field(name);

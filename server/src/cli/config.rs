@@ -27,7 +27,7 @@ pub enum ConfigNeed {
 }
 
 impl ConfigNeed {
-    /// The requirement of a command.
+    /// What an untrusted config means to a command: an error, the last trusted version or none instead, or nothing.
     pub fn for_command(command: &CliCommand) -> Self {
         let unless_offline =
             |offline: bool| if offline { Self::Nothing } else { Self::InEffect { may_ask: false } };

@@ -108,6 +108,8 @@ fn notify_if_due(appender: &mut Appender) -> Option<Duration> {
     appender.notify_due_in()
 }
 
+/// Sends the database's notification of new entries. A failure is only logged: the entries are durable
+/// without it.
 fn notify_other_processes(appender: &mut Appender) {
     if let Err(error) = appender.send_notify() {
         tracing::debug!("other processes could not be notified: {error}");

@@ -193,7 +193,7 @@ impl Routers {
     }
 }
 
-/// The route `/mcp`: limits the number of sessions, and answers errors as JSON-RPC.
+/// The route `/mcp`: limits the number of sessions, and answers a body that does not parse with a JSON-RPC error.
 fn mcp_router<H: ServerHandler>(
     new_handler: impl Fn() -> H + Send + Sync + 'static,
     ending: &CancellationToken,

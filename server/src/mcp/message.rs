@@ -175,7 +175,7 @@ struct MessageHead {
 }
 
 impl MessageHead {
-    /// Reads the fields up to the first syntax error.
+    /// Reads id, method and kind of a message that may be invalid, up to the first syntax error.
     fn read(bytes: &[u8]) -> Self {
         let mut head = Self::default();
         let mut reader = serde_json::Deserializer::from_slice(bytes);

@@ -152,7 +152,7 @@ impl BackgroundDriver {
         }
     }
 
-    /// Starts nothing further; does not wait.
+    /// Ends the takeover loop and lets no drive start a further call. Does not wait for calls in flight.
     pub fn halt(&self) {
         self.0.halt.send_replace(true);
     }

@@ -40,7 +40,8 @@ impl DescribedTools {
 }
 
 impl Plans<'_> {
-    /// The descriptions of a plan's tools, and findings about those that are missing or cannot be called.
+    /// The descriptions of a plan's tools; findings about those that are missing or cannot be called, and about
+    /// names and keys of the config that match nothing.
     pub(super) async fn describe_tools(self, plan: &Plan) -> (DescribedTools, Vec<Finding>) {
         let named = plan.named_tools();
         let names: BTreeSet<String> = named.iter().map(|(_, tool)| (*tool).to_owned()).collect();

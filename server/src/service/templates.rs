@@ -56,7 +56,7 @@ pub struct InputView {
     pub required: bool,
 }
 
-/// One saved version of a template.
+/// Number, author, time and journal position of one saved version of a template, without its document.
 #[derive(Clone, Debug, Serialize)]
 pub struct TemplateVersion {
     pub version: u64,

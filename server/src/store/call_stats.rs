@@ -100,6 +100,7 @@ fn insert_trouble(tenant: TenantId, trouble: &TroubleRow) -> Statement {
     )
 }
 
+/// Inserts a question to people and how long its answer took, which is null while it is open.
 fn insert_wait(tenant: TenantId, wait: &WaitRow) -> Statement {
     Statement::new(
         "INSERT INTO waits (tenant, stream, position, kind, step, asked_at, took_ms) \

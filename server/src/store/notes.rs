@@ -315,7 +315,8 @@ pub fn search(
 }
 
 /// Notes for `cleanup` to erase: deleted or expired before `at`, or of an execution that ended before it.
-/// `after` is the cursor of the next page.
+/// `within`: the project whose notes count, beside those from before projects existed; `None`: every project.
+/// `after`: the cursor of the next page.
 pub fn erasable_before(
     tenant: TenantId,
     within: Option<&str>,

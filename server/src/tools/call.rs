@@ -85,7 +85,7 @@ pub struct ToolQuestionReply {
 /// Receives the outcome of a call that was answered after its timeout.
 pub type OnLateOutcome = Arc<dyn Fn(CallOutcome) + Send + Sync>;
 
-/// The same, for the outcome before it is classified.
+/// Receives the outcome of a call that was answered after its timeout, before it is classified.
 pub(super) type OnLateRawOutcome = Box<dyn FnOnce(RawOutcome) + Send>;
 
 /// Stores the id of an MCP task durably.

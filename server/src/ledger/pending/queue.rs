@@ -55,6 +55,7 @@ impl<R: LedgerRequest> PendingRequest for TypedRequest<R> {
         self.result = Err(error);
     }
 
+    /// Sends the decided request, with its result, to the task that waits for it.
     fn reply(mut self: Box<Self>) {
         // The receiver is gone if the calling task was dropped; the request is durable all the same.
         if let Some(reply_to) = self.reply_to.take() {

@@ -12,7 +12,7 @@ use crate::tools::classify::RawOutcome;
 use crate::tools::secret::{Secrets, argument_text};
 use crate::tools::template_not_filled;
 
-/// The URL of a call.
+/// A URL template of the config with a call's arguments filled in, and whether an argument chose the host.
 pub struct FilledUrl {
     pub url: Url,
     /// The host, where the config names it. None: an argument chose it.

@@ -341,6 +341,7 @@ impl McpConnection {
         endpoint_up && !self.peer.is_transport_closed() && !self.health.is_unresponsive()
     }
 
+    /// When the server last answered, and whether calls or pings went unanswered since.
     pub fn health(&self) -> &Health {
         &self.health
     }

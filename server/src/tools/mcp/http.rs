@@ -87,6 +87,7 @@ impl BoundedHttpTransport {
 impl Transport<RoleClient> for BoundedHttpTransport {
     type Error = StreamableHttpError<PostError>;
 
+    /// Sends a message. Ends the connection if too many replies to the server's requests are unread.
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
