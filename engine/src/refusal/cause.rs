@@ -86,9 +86,9 @@ pub enum ReplyProblem {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UndoByHandProblem {
     /// `others`: the first steps that may have an effect.
-    #[error("nothing of step `{step}` stands: it is {status}")]
+    #[error("step `{step}` has no effect to undo: it is {status}")]
     NoEffect { step: StepId, status: StepStatus, others: Vec<StepId> },
-    #[error("the execution is {status}, and goes forward")]
+    #[error("the execution is {status} and has not been stopped")]
     GoesForward { status: ExecutionStatus },
     #[error("actbook itself is undoing step `{step}`")]
     UndoneByActbook { step: StepId },

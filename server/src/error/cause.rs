@@ -41,7 +41,7 @@ pub enum Ambiguity {
     NoteKey { key: String },
     /// Every note with this key has an owner, and none was named. `owners`: each with its kind, as in
     /// ``task `T-1` ``.
-    #[error("no note `{key}` is everybody's; there is one of {}", .owners.join(", "))]
+    #[error("no note `{key}` is shared by all; there is one of {}", .owners.join(", "))]
     NoteOwner { key: String, owners: Vec<String> },
 }
 
@@ -49,11 +49,11 @@ pub enum Ambiguity {
 /// where the secret comes from, as in `$TOKEN`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretProblem {
-    #[error("{what} holds the value of {origin}, and would be kept")]
+    #[error("{what} contains the value of {origin}, and would be stored")]
     InName { what: &'static str, origin: Arc<str> },
-    #[error("the argument `{path}` holds the value of {origin}, and would be kept")]
+    #[error("the argument `{path}` contains the value of {origin}, and would be stored")]
     InArgument { path: String, origin: Arc<str> },
-    #[error("the input `{path}` holds the value of {origin}, and would be kept")]
+    #[error("the input `{path}` contains the value of {origin}, and would be stored")]
     InInput { path: String, origin: Arc<str> },
     /// An input of a template becomes a default of the plan.
     #[error("`{input}` is secret, and what is given here is stored")]
