@@ -23,7 +23,6 @@ mod questions;
 mod record;
 mod state;
 mod tool_policy;
-mod tool_question;
 mod unwind;
 
 pub use attempt::{Attempt, ProbeState, QuestionReply, ToolQuestion};

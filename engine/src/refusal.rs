@@ -6,7 +6,7 @@ mod cause;
 
 pub use cause::{
     AllowedAnswers, ArgumentsProblem, AwaitedReport, ClaimExpiry, DecisionPart, ExecutionStage, NamedField,
-    ReplyProblem, StatusAction, StepSuggestion, UndoByHandProblem,
+    StatusAction, StepSuggestion, UndoByHandProblem,
 };
 
 use crate::id::{PlanId, StepId};
@@ -53,9 +53,6 @@ pub enum Refusal {
     OutputNotAllowed { answer: StepAnswer },
     #[error("{0}")]
     ArgumentsNotAllowed(ArgumentsProblem),
-    /// The reply to a tool's question does not answer it. `asked`: the keys of the tool's requests.
-    #[error("{problem}")]
-    ReplyDoesNotFit { problem: ReplyProblem, asked: Vec<String> },
 
     /// The answer is to a question that is no longer open.
     #[error("the question was answered or replaced meanwhile")]
@@ -125,7 +122,6 @@ impl Refusal {
             | Self::AnswerNotAllowed { .. }
             | Self::OutputNotAllowed { .. }
             | Self::ArgumentsNotAllowed(_) => "does_not_fit",
-            Self::ReplyDoesNotFit { .. } => "reply_does_not_fit",
             Self::StaleQuestion => "stale_question",
             Self::NothingToApprove { .. } => "nothing_to_approve",
             Self::NothingToUndo { .. } => "nothing_to_undo",

@@ -26,7 +26,7 @@ pub use report::ErrorReport;
 
 // For interfaces that match on them, and that must not name their modules.
 pub use crate::store::Error as StoreError;
-pub use crate::tools::CatalogError;
+pub use crate::tools::{CatalogError, ReplyProblem, UnfitReply};
 
 /// The error of all interfaces.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +105,9 @@ pub enum Error {
     StepWithoutExecution,
     #[error("an output does not go with `{status}`")]
     OutputNotAllowed { status: ReportedStatus },
+    /// The reply to a tool's question does not answer it.
+    #[error(transparent)]
+    ReplyDoesNotFit(#[from] UnfitReply),
     #[error("the template `{name}` comes with Actbook")]
     ShippedTemplate { name: String },
     #[error("the inputs of this execution have been erased")]
@@ -164,6 +167,7 @@ impl Error {
             Self::SeveralOwners => "several_owners",
             Self::StepWithoutExecution => "no_execution",
             Self::OutputNotAllowed { .. } => "does_not_fit",
+            Self::ReplyDoesNotFit(_) => "reply_does_not_fit",
             Self::ShippedTemplate { .. } => "shipped",
             Self::Erased { .. } => "erased",
             Self::Secret(problem) => problem.code(),

@@ -6,6 +6,7 @@
 //!        ──► classify ──► redact ──► CallOutcome
 //! ```
 
+mod asked_input;
 mod call;
 mod catalog;
 mod classify;
@@ -37,6 +38,7 @@ use futures_util::future::join_all;
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolConfig, UnknownWord, WithheldConfig};
 use crate::egress::{self, EgressClient};
 pub use crate::egress::{CONNECT_TIMEOUT, DnsLookup};
+pub use asked_input::{AskedInput, InputField, ReplyProblem, RequestedInput, UnfitReply};
 use call::OnLateRawOutcome;
 pub use call::{
     Call, CallContext, CallOutcome, CallProgress, OnLateOutcome, OnProgress, Origin, Purpose, SaveMcpTask,

@@ -82,13 +82,14 @@ pub enum Command {
         step: String,
         answer: StepAnswer,
         reason: Option<String>,
+        /// The step's output; with `retry` the reply to its tool's question, as the tool expects it.
         output: Option<Value>,
         /// Corrected arguments for the next attempt.
         arguments: Option<Value>,
         /// With `compensate`: as in `Undo`.
         approves: bool,
         /// The question that the caller was shown (`Question::asked_at`): refused where another one, or none,
-        /// is open. `None`: the caller answers whatever the step asks.
+        /// is open. `None`: the caller answers whatever the step asks; no reply to a tool's question is taken.
         replies_to: Option<Position>,
     },
     /// An agent's report on its own step or compensation, with further facts.
@@ -147,6 +148,7 @@ pub enum ReportedOutcome {
     },
     /// The tool asks for input before it continues.
     InputRequired {
+        /// As `tools` reads it; opaque here.
         question: Value,
         /// The call may already have had an effect, so its outcome is unknown instead of failed.
         may_have_run: bool,

@@ -127,9 +127,11 @@ pub fn decide(
         } => {
             return undo::compensate(execution, step, reason, *approves, values);
         }
-        Command::Decide { step, answer, reason, output, arguments, .. } => {
-            let input = answer::AnswerInput { output: output.as_ref(), arguments: arguments.as_ref() };
-            return answer::answer_step(execution, step, *answer, reason, input, values);
+        Command::Decide { step, answer, reason, output, arguments, replies_to, .. } => {
+            let (output, arguments) = (output.as_ref(), arguments.as_ref());
+            let names_question = replies_to.is_some();
+            let input = answer::AnswerInput { output, arguments, names_question };
+            answer::answer_step(execution, step, *answer, reason, input)
         }
         Command::RecordReport { step, report, facts, by } => {
             record::record_report(execution, step, report, facts, by.as_ref())

@@ -152,7 +152,7 @@ fn is_agent_undoing(step: &StepState) -> bool {
 impl ExecutionState {
     /// The entry that asks about a step, or, without a step, about the undo or the whole plan. `None`: nothing
     /// waits for an answer there.
-    pub(super) fn asked_at(&self, step: Option<StepNo>) -> Option<Position> {
+    pub fn asked_at(&self, step: Option<StepNo>) -> Option<Position> {
         use StepStatus::{AwaitingApproval, CompensationFailed, Failed, Unknown};
         if let Some(step) = step.map(|no| self.step(no)) {
             let waits = matches!(step.status, AwaitingApproval | Failed | Unknown | CompensationFailed);

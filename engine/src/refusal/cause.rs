@@ -71,17 +71,6 @@ pub enum ArgumentsProblem {
     HoldExpression { path: String },
 }
 
-/// Why a reply does not answer a tool's question.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReplyProblem {
-    #[error("the reply is a JSON object")]
-    NotAnObject,
-    #[error("nothing was asked under `{key}`")]
-    NotAsked { key: String },
-    #[error("`{key}` has no reply")]
-    NoReply { key: String },
-}
-
 /// Why a step cannot be recorded as undone by hand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UndoByHandProblem {

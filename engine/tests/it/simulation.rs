@@ -255,7 +255,8 @@ impl Simulation {
                     taken(record_report(&step, AgentReport::Compensated { output: None }))
                 }
                 QuestionSubject::ToolQuestion => {
-                    taken(decide_with_reply(step.clone().expect("a tool asks for a step")));
+                    let step = step.clone().expect("a tool asks for a step");
+                    taken(decide_with_reply(step, question.asked_at));
                 }
                 QuestionSubject::Failure | QuestionSubject::Unknown | QuestionSubject::FailedUndo => {
                     assert!(!question.answers.is_empty())
@@ -468,9 +469,9 @@ fn decide(step: &str, answer: StepAnswer) -> Command {
 }
 
 /// Answers the question of the step's tool.
-fn decide_with_reply(step: String) -> Command {
+fn decide_with_reply(step: String, replies_to: Option<Position>) -> Command {
     let (answer, output) = (StepAnswer::Retry, Some(reply()));
-    let (reason, arguments, replies_to) = (None, None, None);
+    let (reason, arguments) = (None, None);
     Command::Decide { step, answer, reason, output, arguments, approves: true, replies_to }
 }
 
@@ -505,7 +506,7 @@ fn record_undo(step: &str, done: bool) -> Command {
 
 /// The question that tools ask in these simulations.
 fn question() -> Value {
-    json!({ "message": "which?", "inputRequests": { "q": {} }, "requestState": "s" })
+    json!({ "message": "which?", "asks": "q" })
 }
 
 fn reply() -> Value {

@@ -3,6 +3,7 @@
 
 use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, StepView, WaitingView};
 use crate::service::{ApprovalView, Brief, Durations, NoteView, ReportedStatus};
+use crate::tools::{AskedInput, RequestedInput};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{ExecutionStatus, StepAnswer, StepStatus};
@@ -275,9 +276,10 @@ fn answer_commands(id: &str, waiting: &WaitingView) -> Vec<String> {
             format!("actbook record {id}{step} {status}{reason}")
         }
         AnswerOption::Decide(answer) => {
-            let output = match (answer, &waiting.requests) {
+            let asked = waiting.asked_input.as_ref().filter(|asked| asked.as_sent().is_some());
+            let output = match (answer, asked) {
                 (StepAnswer::Happened, _) => " --output '{}'".to_owned(),
-                (StepAnswer::Retry, Some(requests)) => format!(" --output '{}'", reply_skeleton(requests)),
+                (StepAnswer::Retry, Some(asked)) => format!(" --output '{}'", reply_skeleton(asked)),
                 (StepAnswer::Retry, None) => {
                     waiting.refused_arguments.as_ref().map(correction).unwrap_or_default()
                 }
@@ -303,17 +305,16 @@ fn correction(refused: &Value) -> String {
     format!(" --arguments '{text}'")
 }
 
-/// A JSON skeleton of the reply to a tool's questions: for one form its fields, for several keyed by request.
-fn reply_skeleton(requests: &Value) -> String {
-    let Value::Object(requests) = requests else { return "{}".to_owned() };
-    let form = |request: &Value| -> Value {
-        let fields = request["params"]["requestedSchema"]["properties"].as_object();
-        fields.into_iter().flatten().map(|(name, _)| (name.clone(), Value::from("…"))).collect()
+/// A JSON skeleton of the reply to what a tool asks: for one form its fields, for several keyed by request.
+fn reply_skeleton(asked: &AskedInput) -> String {
+    let form = |request: &RequestedInput| -> Value {
+        request.fields.iter().map(|field| (field.name.clone(), Value::from("…"))).collect()
     };
-    match requests.len() {
-        1 => requests.values().map(form).map(|form| form.to_string()).collect(),
-        _ => {
-            requests.iter().map(|(key, request)| (key.clone(), form(request))).collect::<Value>().to_string()
+    match asked.requests.as_slice() {
+        [only] => form(only).to_string(),
+        several => {
+            let forms = several.iter().map(|request| (request.key.clone(), form(request)));
+            forms.collect::<Value>().to_string()
         }
     }
 }

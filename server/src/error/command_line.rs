@@ -72,6 +72,9 @@ pub fn cure(error: &Error) -> String {
         Error::SeveralOwners => "name the narrowest one",
         Error::StepWithoutExecution => "name the execution, or leave the step out",
         Error::OutputNotAllowed { .. } => "give one with `succeeded` or `compensated`; nothing was recorded",
+        Error::ReplyDoesNotFit(unfit) => {
+            return format!("it asks under {}", refusal::quoted_list(&unfit.asked));
+        }
         Error::ShippedTemplate { .. } => "only templates that were saved can be deleted",
         Error::Erased { needed_for: ErasedUse::Rerun { plan } } => {
             return format!("start it again: `actbook run {plan} --input NAME=VALUE`");

@@ -79,6 +79,7 @@ pub fn cure_for_agent(error: &Error) -> String {
         | Error::SeveralOwners
         | Error::StepWithoutExecution
         | Error::OutputNotAllowed { .. }
+        | Error::ReplyDoesNotFit(_)
         | Error::ShippedTemplate { .. }
         | Error::Erased { needed_for: ErasedUse::Template }
         | Error::Secret(_)

@@ -1,8 +1,10 @@
 //! Commands that people and agents give to an execution. Each becomes an entry in the journal, from which the
 //! execution's driver continues.
 
-use actbook_engine::execution::{ActionFacts, Command, check_corrected_answer};
-use actbook_engine::id::StreamId;
+use actbook_engine::execution::{
+    ActionFacts, Command, LoadedPayloads, PayloadRef, allowed_answers, check_corrected_answer,
+};
+use actbook_engine::id::{Position, StreamId};
 use actbook_engine::policy::StepAnswer;
 use serde_json::Value;
 
@@ -14,6 +16,7 @@ use super::view::AnswerOption;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{CommandRequest, DriveState, KeyedReply};
+use crate::tools::AskedInput;
 
 /// The commanded execution as it was found before, and its progress after the command.
 type ExecutionCommandResult = Result<(FoundExecution, DriveState), Error>;
@@ -100,7 +103,13 @@ impl Executions<'_> {
         output: Option<Value>,
     ) -> ExecutionCommandResult {
         let approves = self.prepare_decision(caller, id, &step, answer).await?;
-        let (arguments, replies_to) = (None, None);
+        let (output, replies_to) = match output {
+            Some(reply) if answer == StepAnswer::Retry => {
+                self.complete_reply(caller, id, &step, reply).await?
+            }
+            output => (output, None),
+        };
+        let arguments = None;
         let command = Command::Decide { step, answer, reason, output, arguments, approves, replies_to };
         self.find_and_command(caller, id, command).await
     }
@@ -118,6 +127,30 @@ impl Executions<'_> {
             self.0.catalog().move_pin_to_accepted(caller, id, step).await?;
         }
         self.is_approver(caller, id).await
+    }
+
+    /// The reply as the step's tool expects it, and the question that it was completed for. As given where no
+    /// tool asks, which the engine refuses, and in a repeated request, whose question has been answered since.
+    async fn complete_reply(
+        self,
+        caller: &Caller,
+        id: &str,
+        step: &str,
+        reply: Value,
+    ) -> Result<(Option<Value>, Option<Position>), Error> {
+        if self.0.previous_result(caller).await?.is_some() {
+            return Ok((Some(reply), None));
+        }
+        let execution = self.load(id).await?;
+        let no = execution.plan.find_step(step);
+        let no = no.filter(|no| allowed_answers(&execution, *no).contains(&StepAnswer::Retry));
+        let asked = no.and_then(|no| execution.step(no).open_question());
+        let Some(PayloadRef { position, .. }) = asked else { return Ok((Some(reply), None)) };
+        let mut values = LoadedPayloads::default();
+        self.load_values(vec![position], &mut values).await?;
+        let question = values.0.get(&position).map(|value| AskedInput::parse(value));
+        let completed = question.unwrap_or_default().complete_reply(&reply)?;
+        Ok((Some(completed), execution.asked_at(no)))
     }
 
     /// Answers a question as it was shown to a person. Err `stale_question`: it was answered or replaced since.

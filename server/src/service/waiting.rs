@@ -1,7 +1,5 @@
 //! What an execution waits for, as it is asked: the question's text, the answers that fit, and who holds it.
 
-use std::sync::Arc;
-
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{Question, QuestionSubject, StepState, UndoItem, questions};
 use actbook_engine::id::{Position, StepId};
@@ -13,6 +11,7 @@ use super::question_content::{FORM_BYTES_MAX, QuestionContent, WHOLE, step_attem
 use super::quote::{self, quoted};
 use super::tool_questions::tool_request_text;
 use super::view::{QUOTE_CHARS_MAX, StepView, format_time};
+use crate::tools::AskedInput;
 
 /// Longest description of a step's work in a question.
 const WORK_CHARS_MAX: usize = 20_000;
@@ -68,8 +67,11 @@ pub struct WaitingView {
     pub kind: QuestionKind,
     pub question: String,
     pub options: Vec<AnswerOption>,
-    /// The questions of a tool as MCP `inputRequests`: the reply needs one value under each of these keys.
+    /// What a tool asks for, as its server sent it: the reply needs one value under each of these keys.
     pub requests: Option<Value>,
+    /// The same, read.
+    #[serde(skip)]
+    pub asked_input: Option<AskedInput>,
     /// The agent that has started the step, and until when no other agent may report on it.
     pub claim: Option<ClaimView>,
     /// The entry that asks: the same text asked again is another question. `None`: only a report answers it.
@@ -131,8 +133,8 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
     let state = question.step.map(|no| execution.step(no));
     let view = question.step.map(|no| &steps[no.index()]);
     let asked = state.and_then(|step| step.open_question()).and_then(|stored| values.0.get(&stored.position));
-    let asked = asked.map(Arc::as_ref);
-    let (kind, text, mut options) = word_question(content, question, asked);
+    let asked = asked.map(|asked| AskedInput::parse(asked));
+    let (kind, text, mut options) = word_question(content, question, asked.as_ref());
     let rejected = question.subject == QuestionSubject::Failure && state.is_some_and(StepState::is_rejected);
     if rejected {
         // Asking for the same call again is the last thing to do after a no.
@@ -150,7 +152,8 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
         kind,
         question: text,
         options,
-        requests: asked.and_then(|asked| asked.get("inputRequests")).cloned(),
+        requests: asked.as_ref().and_then(AskedInput::as_sent).cloned(),
+        asked_input: asked,
         claim: claim_view(question, state),
         asked_at: question.asked_at,
         content: lines,
@@ -164,7 +167,7 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
 fn word_question(
     content: QuestionContent<'_>,
     question: &Question,
-    asked: Option<&Value>,
+    asked: Option<&AskedInput>,
 ) -> (QuestionKind, String, Vec<AnswerOption>) {
     use ReportedStatus::{Compensated, Failed, Started, Succeeded};
     let QuestionContent { execution, steps, brief, .. } = content;

@@ -35,10 +35,6 @@ fn claimed(expiry: ClaimExpiry) -> Refusal {
     Refusal::Claimed { step: step("a"), holder: "agent:one".into(), reporter: "agent:two".into(), expiry }
 }
 
-fn reply_does_not_fit(problem: ReplyProblem) -> Refusal {
-    Refusal::ReplyDoesNotFit { problem, asked: vec!["p".into(), "q".into()] }
-}
-
 /// Refusals about what exists, and about an execution as a whole.
 fn of_executions() -> Vec<Refusal> {
     vec![
@@ -82,11 +78,6 @@ fn of_answers() -> Vec<Refusal> {
         ArgumentsProblem::NotAnObject,
         ArgumentsProblem::HoldExpression { path: ".to[0]".into() },
     ];
-    let of_replies = [
-        ReplyProblem::NotAnObject,
-        ReplyProblem::NotAsked { key: "r".into() },
-        ReplyProblem::NoReply { key: "q".into() },
-    ];
     let of_answers = [
         answer_not_allowed(StepAnswer::Happened, AllowedAnswers::Listed(fitting)),
         answer_not_allowed(StepAnswer::DidNotHappen, AllowedAnswers::AfterReport),
@@ -95,7 +86,7 @@ fn of_answers() -> Vec<Refusal> {
         Refusal::OutputNotAllowed { answer: StepAnswer::DidNotHappen },
     ];
     let of_arguments = of_arguments.into_iter().map(Refusal::ArgumentsNotAllowed);
-    of_answers.into_iter().chain(of_arguments).chain(of_replies.into_iter().map(reply_does_not_fit)).collect()
+    of_answers.into_iter().chain(of_arguments).collect()
 }
 
 /// Refusals to undo, by Actbook or by hand.

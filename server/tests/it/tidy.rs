@@ -171,6 +171,19 @@ fn only_the_doors_to_mcp_name_its_library() {
 }
 
 #[test]
+fn words_of_a_question_on_the_wire_stay_in_tools_and_mcp() {
+    let bad = [
+        ("engine/src/execution/decide.rs", "asked.get(\"inputRequests\")"),
+        ("server/src/service/waiting.rs", "params[\"requestedSchema\"]"),
+    ];
+    let good = [
+        ("server/src/tools/asked_input.rs", "\"inputRequests\""),
+        ("server/tests/it/mcp/elicit.rs", "\"requestState\""),
+    ];
+    check(rooms::mcp_words, &bad, &good);
+}
+
+#[test]
 fn functions_fit_a_screen() {
     let long = format!("fn long<T>(x: [u8; 3]) -> T\nwhere T: Copy {{\n{}}}\n", "    step();\n".repeat(70));
     let strings = format!("fn brace() {{ let x = \"}}\"; let y = '}}';\n{}}}", "    step();\n".repeat(69));

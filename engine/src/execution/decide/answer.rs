@@ -2,15 +2,14 @@
 
 use serde_json::Value;
 
+use super::super::NewEvent;
 use super::super::attempt::Attempt;
 use super::super::call_ending::CallEnding;
 use super::super::due::{CallId, CallKind};
 use super::super::evolve::Execution;
-use super::super::follow::{LoadedPayloads, MissingPayloads};
 use super::super::questions::allowed_answers;
 use super::super::state::Phase;
-use super::super::{NewEvent, tool_question};
-use super::{Rejection, find_step, to_json_bytes, wrong_status_refusal};
+use super::{find_step, to_json_bytes, wrong_status_refusal};
 use crate::bind::ValueTemplate;
 use crate::event::{Decided, Event};
 use crate::id::StepNo;
@@ -20,41 +19,43 @@ use crate::refusal::{AllowedAnswers, ArgumentsProblem, Refusal, StatusAction};
 /// What a caller may pass along with an answer.
 #[derive(Clone, Copy)]
 pub(super) struct AnswerInput<'a> {
-    /// The step's output, or, with `retry`, the reply to the tool's question.
+    /// The step's output, or, with `retry`, the reply to the tool's question in the form that the tool expects.
     pub output: Option<&'a Value>,
     /// Corrected arguments for the next attempt.
     pub arguments: Option<&'a Value>,
+    /// The caller named the open question. A reply must: it was written for that question's format.
+    pub names_question: bool,
 }
 
-/// The events of an answer (retry, skip, …) about a step. `Err`: its state forbids it, or payloads are
-/// missing.
+/// The events of an answer (retry, skip, …) about a step; refused where its state forbids it.
 pub(super) fn answer_step(
     execution: &Execution,
     step: &str,
     answer: StepAnswer,
     reason: &Option<String>,
     input: AnswerInput<'_>,
-    values: &LoadedPayloads,
-) -> Result<Vec<NewEvent>, Rejection> {
-    let no = find_step(execution, step).map_err(Rejection::Refused)?;
+) -> Result<Vec<NewEvent>, Refusal> {
+    let no = find_step(execution, step)?;
     let allowed = allowed_answers(execution, no);
     if !allowed.contains(&answer) {
-        return Err(Rejection::Refused(answer_not_allowed(execution, no, answer, &allowed)));
+        return Err(answer_not_allowed(execution, no, answer, &allowed));
     }
     if let Some(arguments) = input.arguments {
-        check_corrected_arguments(execution, no, answer, input).map_err(Rejection::Refused)?;
-        let arguments = literal_arguments(arguments).map_err(Rejection::Refused)?;
+        check_corrected_arguments(execution, no, answer, input)?;
+        let arguments = literal_arguments(arguments)?;
         return Ok(decided_events(execution, no, answer, reason, DecisionPayload::Arguments(&arguments)));
     }
-    let output = match (input.output, answer) {
-        (None, _) => return Ok(decided_events(execution, no, answer, reason, DecisionPayload::None)),
-        (Some(output), StepAnswer::Skip | StepAnswer::Happened) => output.clone(),
-        (Some(output), StepAnswer::Retry) => complete_reply(execution, no, output, values)?,
-        (Some(_), StepAnswer::DidNotHappen | StepAnswer::Compensate | StepAnswer::Abandon) => {
-            return Err(Rejection::Refused(Refusal::OutputNotAllowed { answer }));
-        }
+    let takes_output = match answer {
+        StepAnswer::Skip | StepAnswer::Happened => true,
+        StepAnswer::Retry => execution.step(no).open_question().is_some() && input.names_question,
+        StepAnswer::DidNotHappen | StepAnswer::Compensate | StepAnswer::Abandon => false,
     };
-    Ok(decided_events(execution, no, answer, reason, DecisionPayload::Output(&output)))
+    let payload = match input.output {
+        None => DecisionPayload::None,
+        Some(output) if takes_output => DecisionPayload::Output(output),
+        Some(_) => return Err(Refusal::OutputNotAllowed { answer }),
+    };
+    Ok(decided_events(execution, no, answer, reason, payload))
 }
 
 /// Checks an answer with corrected arguments against the step's state, and returns the arguments as they
@@ -70,7 +71,7 @@ pub fn check_corrected_answer(
     if !allowed.contains(&answer) {
         return Err(answer_not_allowed(execution, no, answer, &allowed));
     }
-    let input = AnswerInput { output: None, arguments: Some(arguments) };
+    let input = AnswerInput { output: None, arguments: Some(arguments), names_question: false };
     check_corrected_arguments(execution, no, answer, input)?;
     literal_arguments(arguments)
 }
@@ -133,22 +134,6 @@ fn check_corrected_arguments(
         return refused(ArgumentsProblem::NotAnObject);
     }
     Ok(())
-}
-
-/// The full reply to the question of the step's tool: what an output with `retry` means.
-fn complete_reply(
-    execution: &Execution,
-    no: StepNo,
-    output: &Value,
-    values: &LoadedPayloads,
-) -> Result<Value, Rejection> {
-    let Some(question) = execution.step(no).open_question() else {
-        return Err(Rejection::Refused(Refusal::OutputNotAllowed { answer: StepAnswer::Retry }));
-    };
-    let Some(asked_value) = values.0.get(&question.position) else {
-        return Err(Rejection::MissingPayloads(MissingPayloads(vec![question.position])));
-    };
-    tool_question::complete_reply(asked_value, output).map_err(Rejection::Refused)
 }
 
 /// The events of an accepted answer.

@@ -10,7 +10,7 @@ use actbook_engine::execution::{
 };
 use actbook_engine::id::{Epoch, Position};
 use actbook_engine::plan::{Plan, parse_duration_ms};
-use actbook_engine::policy::{ErrorCategory, Outcome, StepStatus};
+use actbook_engine::policy::{ErrorCategory, Outcome, StepAnswer, StepStatus};
 use actbook_engine::refusal::Refusal;
 use actbook_engine::tool_policy::ToolPolicies;
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ impl ScriptRunner {
             }
             "end" => return self.harness.apply(&self.parse_outcome_report(rest, self.harness.epoch())),
             "late" => self.parse_outcome_report(rest, Epoch(0)),
-            "decide" => parse_decision(&words, replies_to),
+            "decide" => self.parse_decision(&words, replies_to),
             "record" => {
                 let by = parse_reporter(&words, self.harness.now_ms);
                 let about: Vec<&str> = words.iter().copied().filter(|word| !is_reporter(word)).collect();
@@ -219,6 +219,31 @@ impl ScriptRunner {
 
     fn payload(&self, position: u64) -> Arc<Value> {
         self.harness.entries[position as usize - 1].payload.clone().expect("kept")
+    }
+
+    /// Parses a step, an answer, and an output or, marked `@`, corrected arguments.
+    fn parse_decision(&self, words: &[&str], replies_to: Option<Position>) -> Command {
+        let answer = words[1].parse().expect("an answer");
+        let given = words.get(2).map(|text| {
+            let value: Value = serde_json::from_str(text.trim_start_matches('@')).expect("JSON");
+            (text.starts_with('@'), value)
+        });
+        let (arguments, output) = match given {
+            Some((true, arguments)) => (Some(arguments), None),
+            Some((false, output)) => (None, Some(output)),
+            None => (None, None),
+        };
+        let is_reply = output.is_some() && answer == StepAnswer::Retry;
+        let replies_to =
+            if is_reply { replies_to.or_else(|| self.open_position(words[0])) } else { replies_to };
+        let (step, reason, approves) = (words[0].to_owned(), None, true);
+        Command::Decide { step, answer, reason, output, arguments, approves, replies_to }
+    }
+
+    /// The entry that asks about this step now, which a reply names as it is given.
+    fn open_position(&self, step: &str) -> Option<Position> {
+        let execution = self.harness.execution();
+        execution.asked_at(Some(execution.plan.find_step(step).expect("a step of the plan")))
     }
 
     /// The entry that asked what the last `ask` showed about this step, or without one about the execution.
@@ -359,22 +384,6 @@ fn report(words: &[&str]) -> AgentReport {
         "failed" => AgentReport::Failed { reason: None, category: ErrorCategory::ToolError },
         other => panic!("unknown report {other}"),
     }
-}
-
-/// Parses a step, an answer, and an output or, marked `@`, corrected arguments.
-fn parse_decision(words: &[&str], replies_to: Option<Position>) -> Command {
-    let answer = words[1].parse().expect("an answer");
-    let given = words.get(2).map(|text| {
-        let value: Value = serde_json::from_str(text.trim_start_matches('@')).expect("JSON");
-        (text.starts_with('@'), value)
-    });
-    let (arguments, output) = match given {
-        Some((true, arguments)) => (Some(arguments), None),
-        Some((false, output)) => (None, Some(output)),
-        None => (None, None),
-    };
-    let (step, reason, approves) = (words[0].to_owned(), None, true);
-    Command::Decide { step, answer, reason, output, arguments, approves, replies_to }
 }
 
 fn is_reporter(word: &str) -> bool {

@@ -319,7 +319,8 @@ impl Simulation {
                 self.apply(&if yes { approve(step) } else { reject(step) })
             }
             QuestionSubject::ToolQuestion if self.rng.percent_chance(60) => {
-                self.apply(&decide_with_reply(step.expect("a tool asks for a step")))
+                let step = step.expect("a tool asks for a step");
+                self.apply(&decide_with_reply(step, question.asked_at))
             }
             QuestionSubject::ToolQuestion
             | QuestionSubject::Failure

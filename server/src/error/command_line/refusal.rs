@@ -26,7 +26,6 @@ pub fn refusal_cure(refusal: &Refusal) -> String {
             "give one with `skip` or `happened`, or with `retry` where the tool asked something"
         }
         Refusal::ArgumentsNotAllowed(problem) => arguments_cure(problem),
-        Refusal::ReplyDoesNotFit { asked, .. } => return format!("it asks under {}", quoted_list(asked)),
         Refusal::StaleQuestion => "nothing was decided; `show` it: it says what it asks now",
         Refusal::NothingToApprove { awaiting } if awaiting.is_empty() => "`show` it: it says what waits",
         Refusal::NothingToApprove { awaiting } => return format!("name the step: {}", quoted_list(awaiting)),

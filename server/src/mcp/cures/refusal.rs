@@ -65,7 +65,6 @@ pub fn refusal_cure_for_agent(refusal: &Refusal) -> String {
         | Refusal::TaskExists { .. }
         | Refusal::KeyReused { .. }
         | Refusal::OutputNotAllowed { .. }
-        | Refusal::ReplyDoesNotFit { .. }
         | Refusal::NothingToApprove { .. }
         | Refusal::Claimed { .. }
         | Refusal::RecordInErased

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use actbook::config::{ConfigError, WithheldConfig, WithheldReason};
 use actbook::error::{
     Ambiguity, CatalogError, ClosedPart, Corruption, DocumentKind, ErasedUse, Error, InvalidDocument,
-    PersonAct, SecretProblem, StoreError,
+    PersonAct, ReplyProblem, SecretProblem, StoreError, UnfitReply,
 };
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::id::ExecutionId;
@@ -30,6 +30,10 @@ fn invalid(kind: DocumentKind) -> Error {
 
 fn unavailable(error: CatalogError, nearest: Option<&str>) -> Error {
     Error::ToolUnavailable { error, nearest: nearest.map(str::to_owned) }
+}
+
+fn unfit_reply(problem: ReplyProblem) -> Error {
+    UnfitReply { problem, asked: vec!["p".into(), "q".into()] }.into()
 }
 
 fn full_disk() -> io::Error {
@@ -180,6 +184,9 @@ fn of_requests() -> Vec<Error> {
         Error::SeveralOwners,
         Error::StepWithoutExecution,
         Error::OutputNotAllowed { status: ReportedStatus::Started },
+        unfit_reply(ReplyProblem::NotAnObject),
+        unfit_reply(ReplyProblem::NotAsked { key: "r".into() }),
+        unfit_reply(ReplyProblem::NoReply { key: "q".into() }),
         Error::ShippedTemplate { name: "release".into() },
         Error::Erased { needed_for: ErasedUse::Rerun { plan: "p".into() } },
         Error::Erased { needed_for: ErasedUse::Template },

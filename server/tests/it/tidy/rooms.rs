@@ -59,8 +59,16 @@ const WIRES: [&str; 2] = ["main", "lib"];
 const DOORS: [&str; 3] = ["client", "mcp", "cli"];
 const ENGINE_INSIDES: &str = "execution";
 /// What the doors may name of `tools`: data about tools and processes, never what calls a tool.
-const TOOLS_FOR_DOORS: [&str; 6] =
-    ["Executor", "ServerState", "ServerTools", "ToolInfo", "escape_hidden", "kill_child_processes"];
+const TOOLS_FOR_DOORS: [&str; 8] = [
+    "AskedInput",
+    "Executor",
+    "RequestedInput",
+    "ServerState",
+    "ServerTools",
+    "ToolInfo",
+    "escape_hidden",
+    "kill_child_processes",
+];
 /// What `tools` may know of the engine: words, hashes, ids, schemas and how a value is bound; no plan, no
 /// state.
 const ENGINE_FOR_TOOLS: [&str; 5] = ["policy", "chain", "id", "bind", "schema"];
@@ -190,6 +198,17 @@ pub fn drivers(source: &Source) -> Vec<String> {
 pub fn mcp_library(source: &Source) -> Vec<String> {
     let homes = ["server/src/tools/mcp", "server/src/mcp/", "server/src/mcp.rs", "server/src/cli/demo_tools"];
     at_home(source, &["rmcp"], &homes)
+}
+
+/// MCP's names for the parts of a question belong to the rooms that read and write the protocol.
+pub fn mcp_words(source: &Source) -> Vec<String> {
+    let homes = ["server/src/tools/", "server/src/mcp/", "server/src/mcp.rs", "server/src/cli/demo_tools"];
+    if !source.is_product() || homes.iter().any(|home| source.path.starts_with(home)) {
+        return vec![];
+    }
+    let words = ["inputRequests", "inputResponses", "requestedSchema", "requestState"];
+    let named = words.into_iter().filter(|word| has_word(&source.text, word));
+    named.map(|word| format!("{}: only {homes:?} may name `{word}`", source.path)).collect()
 }
 
 fn at_home(source: &Source, crates: &[&str], homes: &[&str]) -> Vec<String> {
