@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actbook::caller::Caller;
 use actbook::config::{Config, DatabaseOptions};
+use actbook::error::{Error, StoreError};
 use actbook::service::{
     self, ActionFacts, ActionRecord, Executions, ReportedStatus, Service, StartedExecution,
 };
@@ -54,14 +55,14 @@ impl ServiceFixture {
     }
 
     pub async fn start(&self, plan: &Value, inputs: Option<Value>, drive: bool) -> StartedExecution {
-        let saved = self
-            .service
-            .plans()
-            .save(&self.caller, &plan.to_string(), true)
-            .await
-            .expect("the plan is valid");
-        let started = self.executions().start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
-        started.expect("the execution starts")
+        let document = plan.to_string();
+        let saved = retry_while_busy(|| self.service.plans().save(&self.caller, &document, true)).await;
+        let saved = saved.expect("the plan is valid");
+        let start = || {
+            let (reference, plan) = (saved.reference.clone(), saved.plan.clone());
+            self.executions().start(&self.caller, reference, plan, inputs.clone(), drive)
+        };
+        retry_while_busy(start).await.expect("the execution starts")
     }
 
     /// Saves, starts and drives, to the end or the first question.
@@ -273,4 +274,18 @@ async fn run_cancelled(fixture: &ServiceFixture, word: &str) -> String {
     fixture.executions().cancel(&fixture.caller, &id, None).await.unwrap();
     assert_eq!(fixture.claim_and_drive(&id).await, ExecutionStatus::Cancelled);
     id
+}
+
+/// Repeats a request while SQLite's write lock is not free in time, which can happen with twenty writers on a
+/// loaded machine. Nothing was written then.
+async fn retry_while_busy<T, F>(mut request: impl FnMut() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    loop {
+        match request().await {
+            Err(Error::Store(StoreError::Busy { .. })) => {}
+            ended => return ended,
+        }
+    }
 }
