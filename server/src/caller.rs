@@ -1,10 +1,14 @@
 //! The caller of a request, and its idempotency key. Every entry of the journal names its actor.
 
+mod rights;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actbook_engine::chain::{Digest, with_sorted_keys};
 use serde_json::Value;
+
+pub use rights::{Credential, CredentialKind, Right, Rights, Role};
 
 /// The person, agent or program that makes a request.
 #[derive(Clone, Debug)]
@@ -15,6 +19,9 @@ pub struct Caller {
     pub key: Option<IdempotencyKey>,
     /// Tells two agents of one name apart, if their connections do.
     pub session: Option<Arc<str>>,
+    pub rights: Rights,
+    /// The credential's id, if the request came with one; request keys are separate per credential.
+    pub credential: Option<Arc<str>>,
 }
 
 /// A name that the caller chose for its request, and the digest of that request.
@@ -57,9 +64,24 @@ impl PartialEq for IdempotencyKey {
 impl Eq for IdempotencyKey {}
 
 impl Caller {
-    /// A caller under this name, without a key or a session.
+    /// A caller under this name, with every right, without a key or a session.
     pub fn new(actor: impl Into<Arc<str>>) -> Self {
-        Self { actor: actor.into(), key: None, session: None }
+        Self { actor: actor.into(), key: None, session: None, rights: Rights::ALL, credential: None }
+    }
+
+    /// The holder of a credential, outside MCP: a person, or a program of the token's name.
+    pub fn of_credential(credential: &Credential) -> Self {
+        let kind = match credential.kind {
+            CredentialKind::PersonToken | CredentialKind::Session => "person",
+            CredentialKind::ProgramToken if credential.role == Role::Agent => "agent",
+            CredentialKind::ProgramToken => "program",
+        };
+        Self::new(format!("{kind}:{}", credential.name)).limited_to(credential)
+    }
+
+    /// The same caller with the rights of this credential, and no others.
+    pub fn limited_to(self, credential: &Credential) -> Self {
+        Self { rights: credential.role.rights(), credential: Some(credential.id.as_str().into()), ..self }
     }
 
     /// The running program, by the name of its executable.

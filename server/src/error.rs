@@ -16,6 +16,7 @@ use actbook_engine::id::ExecutionId;
 use actbook_engine::plan::{CureAction, Finding};
 use actbook_engine::refusal::{Refusal, StepSuggestion};
 
+use crate::caller::Right;
 use crate::config::{ConfigError, WithheldConfig};
 use crate::store;
 
@@ -116,6 +117,13 @@ pub enum Error {
     Secret(SecretProblem),
     #[error("{0}")]
     NeedsPerson(PersonAct),
+    /// The caller's credential lacks a right.
+    #[error("this needs the right `{needed}`, which the credential does not have")]
+    Forbidden { needed: Right },
+    #[error("there is no token `{given}`")]
+    NoSuchToken { given: String },
+    #[error("there is no session `{given}`")]
+    NoSuchSession { given: String },
     #[error("this export cannot be read: {why}")]
     NotAnExport { why: String },
     #[error("the export cannot be written: {0}")]
@@ -172,6 +180,9 @@ impl Error {
             Self::Erased { .. } => "erased",
             Self::Secret(problem) => problem.code(),
             Self::NeedsPerson(_) => "needs_a_person",
+            Self::Forbidden { .. } => "forbidden",
+            Self::NoSuchToken { .. } => "no_such_token",
+            Self::NoSuchSession { .. } => "no_such_session",
             Self::NotAnExport { .. } => "not_an_export",
             Self::CommandLine(error) => error.code.as_str(),
             Self::Agent(error) => error.code.as_str(),

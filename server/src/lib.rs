@@ -108,6 +108,8 @@ pub mod service;
 pub mod store;
 #[doc(hidden)]
 pub mod tools;
+#[doc(hidden)]
+pub mod web;
 
 pub use client::{Builder, Client, Watch};
 pub use config::{Config, ConfigError};

@@ -5,6 +5,7 @@
 //! `Service` holds the parts that all intents share; the functions stand on one struct per noun, which
 //! borrows it: `service.plans().save(…)`, `service.executions().start(…)`.
 
+mod access;
 mod agenda;
 mod claims;
 mod commands;
@@ -56,6 +57,10 @@ use crate::tools::{Executor, Tools};
 
 pub use crate::ledger::DriveState;
 pub use crate::runner::{BackgroundDriver, ContinueResult, DriveStopper, DriveTask, Driver, RegisteredNode};
+pub use access::{
+    Access, LOGIN_CODE_LIFETIME, LoginSessionView, NewToken, OpenedSession, SESSION_IDLE_MAX, TOKEN_LIFETIME,
+    TokenSpec, TokenView,
+};
 pub use actbook_engine::event::ReportedStatus;
 pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, UndoItem};
 pub use actbook_engine::task::TaskStatus;
@@ -109,6 +114,7 @@ pub struct Service {
     runner: LazyRunner,
     background: BackgroundDriver,
     sessions: claims::OpenSessions,
+    credential_use: access::CredentialUse,
     /// The project that new plans, executions, notes and tasks belong to.
     project: Arc<str>,
     /// Reads and commands are limited to what `project` wrote: see `confined`.
@@ -179,6 +185,7 @@ impl Service {
             background: BackgroundDriver::new(runner.clone()),
             runner,
             sessions: claims::OpenSessions::default(),
+            credential_use: access::CredentialUse::default(),
             project,
             is_confined: false,
             agents_may_approve: false,

@@ -5,6 +5,7 @@
 
 pub mod call_stats;
 pub mod calls;
+pub mod credentials;
 pub mod db;
 pub(crate) mod dialect;
 mod error;

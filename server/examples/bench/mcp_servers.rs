@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actbook::config::{Config, DatabaseOptions};
-use actbook::mcp::http::{self, ListenConfig};
+use actbook::mcp::http;
 use actbook::mcp::{McpEndpoint, SessionHandler, ToolProfile};
 use actbook::service::Service;
+use actbook::web::{self, Endpoints, ListenConfig};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
@@ -17,6 +18,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// Answers every call with its arguments, after `sleep_ms` if given, and counts concurrent calls.
 #[derive(Clone, Default)]
@@ -82,11 +84,13 @@ async fn serve_http<H: ServerHandler>(
     service: Option<Service>,
 ) -> anyhow::Result<()> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listen = ListenConfig { address, host_names: Vec::new(), allow_non_loopback: false };
+    let listen = ListenConfig::loopback(address);
     let listener = listen.bind().await?;
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{}", listener.local_addr()?)?;
     stdout.flush()?;
-    http::serve(listener, &listen, client, service, std::future::pending()).await;
+    let ending = CancellationToken::new();
+    let endpoints = Endpoints { mcp: http::router(client, &ending), web: None, service };
+    web::serve(listener, &listen, endpoints, &ending, std::future::pending()).await;
     Ok(())
 }

@@ -289,11 +289,12 @@ Examples:
         #[arg(long, value_enum, default_value_t)]
         tools: ProfileArg,
     },
-    /// Serve MCP over HTTP at /mcp, beside /healthz and /readyz
+    /// Serve the dashboard at /, the API at /api/v1 and MCP at /mcp, beside /healthz and /readyz
     #[command(after_help = "\
 Examples:
   actbook serve
-  actbook serve --listen 127.0.0.1:8080 --tools full")]
+  actbook serve --listen 127.0.0.1:8080 --tools full
+  actbook serve --listen 0.0.0.0:4700 --public-url https://book.example      behind a proxy with TLS")]
     Serve(ServeArgs),
     /// Add Actbook to an agent client's MCP servers
     #[command(after_help = "\
@@ -400,7 +401,13 @@ pub struct ServeArgs {
     /// Another name that clients may call this server by, as in `actbook.example:4700`
     #[arg(long = "name", value_name = "HOST[:PORT]")]
     pub names: Vec<String>,
-    /// Listen where other machines can reach it, without authentication
+    /// Where browsers and clients reach this server, as in `https://book.example`; needed to listen beyond this machine
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<crate::web::PublicUrl>,
+    /// Plain HTTP beyond this machine, in a network that you trust; tokens are still needed
+    #[arg(long)]
+    pub insecure: bool,
+    /// Answer /mcp without a token, on this machine alone, for clients that cannot send one
     #[arg(long)]
     pub without_tokens: bool,
 }

@@ -1,16 +1,17 @@
-//! `actbook serve`: serves MCP to agents over HTTP until Ctrl-C or SIGTERM.
+//! `actbook serve`: serves the dashboard, the API and MCP over HTTP until Ctrl-C or SIGTERM.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
-use crate::error::{CommandLineCode, Error};
-use crate::mcp::http::{self, ListenConfig};
-use crate::mcp::{McpEndpoint, SessionHandler};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{CommandLineCode, Error};
+use crate::mcp::{McpEndpoint, SessionHandler, http};
+use crate::web::{self, AccessConfig, Endpoints, ListenConfig, WebState};
 
 use super::args::ServeArgs;
 use super::mcp::{profile, wait_for_signal};
-use super::output::Output;
 use super::session::Session;
 use super::{CommandResult, Exit};
 
@@ -29,26 +30,45 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     let listen = ListenConfig {
         address: args.listen,
         host_names: args.names,
-        allow_non_loopback: args.without_tokens,
+        public_url: args.public_url,
+        allow_plain_http: args.insecure,
+        mcp_is_open: args.without_tokens,
     };
     let listener = listen.bind().await?;
+    let access = access_config(&listen, listener.local_addr().map_err(listen_error)?);
     let server = McpEndpoint::new(&session.service, &session.config, profile(args.tools))?;
     let background = server.background().clone();
     let claiming = tokio::spawn({
         let background = background.clone();
         async move { background.run_takeover_loop().await }
     });
-    print_url(&session.output, &listener)?;
-    let client = move || SessionHandler::new(server.clone());
+    print_urls(session, &access).await?;
     let shutdown = async {
         wait_for_shutdown().await;
         // At once, although clients may still be answered for a while: nothing further is started.
         background.halt();
     };
-    http::serve(listener, &listen, client, Some(session.service.clone()), shutdown).await;
+    let ending = CancellationToken::new();
+    let endpoints = Endpoints {
+        mcp: http::router(move || SessionHandler::new(server.clone()), &ending),
+        web: Some(WebState { service: session.service.clone(), access: access.into() }),
+        service: Some(session.service.clone()),
+    };
+    web::serve(listener, &listen, endpoints, &ending, shutdown).await;
     background.halt_and_drain(SHUTDOWN_TIMEOUT).await;
     claiming.abort();
     Ok(Exit::Done)
+}
+
+/// How requests are checked on this address.
+fn access_config(listen: &ListenConfig, bound: SocketAddr) -> AccessConfig {
+    let is_https = listen.public_url.as_ref().is_some_and(|url| url.is_https);
+    AccessConfig {
+        mcp_is_open: listen.mcp_is_open,
+        is_https,
+        cookie_name: if is_https { "__Host-actbook".to_owned() } else { format!("actbook-{}", bound.port()) },
+        base_url: listen.public_url.as_ref().map_or_else(|| format!("http://{bound}"), ToString::to_string),
+    }
 }
 
 /// Resolves at the first signal, or at once if signals cannot be received.
@@ -58,16 +78,33 @@ async fn wait_for_shutdown() {
     }
 }
 
-/// Prints the URL that clients connect to.
-fn print_url(output: &Output, listener: &tokio::net::TcpListener) -> Result<(), Error> {
-    let unknown = |error: std::io::Error| {
-        Error::command_line(CommandLineCode::Listen, error.to_string(), "choose another --listen")
-    };
-    let url = format!("http://{}/mcp", listener.local_addr().map_err(unknown)?);
-    if output.json {
-        output.entry(&json!({ "url": url }));
+fn listen_error(error: std::io::Error) -> Error {
+    Error::command_line(CommandLineCode::Listen, error.to_string(), "choose another --listen")
+}
+
+/// Prints where clients connect, and a one-time URL that signs a person in. Behind a public URL there is none: the
+/// output of a service is often kept.
+async fn print_urls(session: &Session, access: &AccessConfig) -> Result<(), Error> {
+    let output = &session.output;
+    let url = format!("{}/mcp", access.base_url);
+    if access.mcp_is_open {
+        output.notice("/mcp answers without a token: every program on this machine can use it");
+    }
+    let login = if access.base_url.starts_with("http://") && !access.is_https {
+        let code = session.service.access().create_login_code(&session.caller).await?;
+        Some(web::login_url(&access.base_url, &code))
     } else {
-        output.line(format_args!("listening on {url}"));
+        None
+    };
+    if output.json {
+        output.entry(&json!({ "url": url, "login_url": login }));
+        return Ok(());
+    }
+    output.line(format_args!("listening on {url}"));
+    if let Some(login) = login {
+        output.line(format_args!(
+            "dashboard: {login}      once, within ten minutes; `actbook open` gives another"
+        ));
     }
     Ok(())
 }

@@ -37,6 +37,8 @@ pub enum Ambiguity {
     ExecutionId { prefix: String },
     #[error("more than one plan's id begins with `{prefix}`")]
     PlanId { prefix: String },
+    #[error("more than one token is named `{given}`, or has an id that begins with it")]
+    Token { given: String },
     #[error("more than one note has the key `{key}`")]
     NoteKey { key: String },
     /// Every note with this key has an owner, and none was named. `owners`: each with its kind, as in

@@ -8,6 +8,7 @@ use super::{
     Ambiguity, ClosedPart, Corruption, ErasedUse, Error, ErrorReport, InvalidDocument, PersonAct,
     SecretProblem,
 };
+use crate::caller::{Right, Role};
 use crate::config::{ConfigError, WithheldConfig, WithheldReason};
 use crate::store;
 use crate::tools::CatalogError;
@@ -82,6 +83,9 @@ pub fn cure(error: &Error) -> String {
         Error::Erased { needed_for: ErasedUse::Template } => "make the template of its plan: `template save`",
         Error::Secret(problem) => secret_cure(problem),
         Error::NeedsPerson(act) => return person_cure(act),
+        Error::Forbidden { needed } => return forbidden_cure(*needed),
+        Error::NoSuchToken { .. } => "`actbook token list` shows them",
+        Error::NoSuchSession { .. } => "`GET /api/v1/sessions` lists them",
         Error::NotAnExport { .. } => "make one with `actbook export EXECUTION`",
         Error::ExportNotWritten(_) => "choose another file",
         Error::CommandLine(error) => return error.cure.clone(),
@@ -188,6 +192,7 @@ fn kind_cure(alike: &[&str], known: &[&str]) -> String {
 fn ambiguity_cure(ambiguity: &Ambiguity) -> &'static str {
     match ambiguity {
         Ambiguity::ExecutionId { .. } | Ambiguity::PlanId { .. } => "give more of the id",
+        Ambiguity::Token { .. } => "give its whole id",
         Ambiguity::NoteKey { .. } | Ambiguity::NoteOwner { .. } => "name its task, its plan or its execution",
     }
 }
@@ -211,6 +216,13 @@ fn person_cure(act: &PersonAct) -> String {
         }
         PersonAct::Approve { execution } => format!("a person runs `actbook approve {execution}`"),
     }
+}
+
+/// The roles that have the right.
+fn forbidden_cure(needed: Right) -> String {
+    let roles: Vec<&str> =
+        Role::ALL.into_iter().filter(|role| role.rights().has(needed)).map(Role::as_str).collect();
+    format!("use a token with the role {}: `actbook token create --role ROLE`", roles.join(" or "))
 }
 
 fn did_you_mean(nearest: &str) -> String {

@@ -52,6 +52,9 @@ pub fn cure_for_agent(error: &Error) -> String {
         | Error::ToolChanged { .. }
         | Error::Erased { needed_for: ErasedUse::Rerun { .. } }
         | Error::NeedsPerson(PersonAct::Approve { .. })
+        | Error::Forbidden { .. }
+        | Error::NoSuchToken { .. }
+        | Error::NoSuchSession { .. }
         | Error::NotAnExport { .. } => return for_user(error),
         Error::Store(cause) if names_command(cause) => return for_user(error),
         // Their cures are the same for every reader.

@@ -9,7 +9,7 @@ use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::caller::{Caller, IdempotencyKey};
+use crate::caller::{Caller, Credential, IdempotencyKey};
 use crate::service::Service;
 
 /// Precedes an agent's name in the journal.
@@ -36,7 +36,10 @@ pub struct AgentRequest {
 
 impl AgentRequest {
     pub fn new(context: RequestContext<RoleServer>, service: &Service) -> Self {
-        let caller = Caller::new(format!("{AGENT_PREFIX}{}", client_name(&context, service)));
+        let caller = match credential(&context) {
+            Some(token) => Caller::new(format!("{AGENT_PREFIX}{}", token.name)).limited_to(token),
+            None => Caller::new(format!("{AGENT_PREFIX}{}", client_name(&context, service))),
+        };
         Self { caller, context, input_responses: None, request_state: None }
     }
 
@@ -56,7 +59,8 @@ impl AgentRequest {
     /// The person who answers through the client, as a caller.
     pub fn person_caller(&self) -> Caller {
         let client = self.caller.actor.strip_prefix(AGENT_PREFIX).unwrap_or_default();
-        Caller::new(format!("person:through {client}")).with_key(self.caller.key.clone())
+        let actor = format!("person:through {client}").into();
+        Caller { actor, session: None, ..self.caller.clone() }
     }
 
     /// What the client declared; empty if it declared nothing.
@@ -85,6 +89,11 @@ impl AgentRequest {
             heartbeat_at: Instant::now() + PROGRESS_HEARTBEAT,
         }
     }
+}
+
+/// The token that an HTTP request came with. None: over stdio, or `/mcp` is open.
+fn credential(context: &RequestContext<RoleServer>) -> Option<&Credential> {
+    context.extensions.get::<axum::http::request::Parts>()?.extensions.get::<Credential>()
 }
 
 /// The client's name without control characters and secrets, shortened; "unnamed" if it has none. It is

@@ -5,7 +5,7 @@ use actbook_engine::id::{Position, StreamId};
 use super::Service;
 use super::executions::Executions;
 use super::redact::RedactedRequest;
-use crate::caller::{Caller, IdempotencyKey};
+use crate::caller::{Caller, IdempotencyKey, Right};
 use crate::error::{Corruption, Error};
 use crate::ledger::{DriveState, KeyedReply, KeyedRequest, RequestKey};
 use crate::store::requests;
@@ -14,12 +14,13 @@ use crate::store::requests;
 const KEY_BYTES_MAX: usize = 200;
 
 impl Service {
-    /// Redacts a request and submits it to the ledger, under the caller's request key if there is one.
+    /// Checks the caller's right, redacts a request and submits it to the ledger, under the caller's request key if there is one.
     pub(super) async fn submit<R: RedactedRequest>(
         &self,
         caller: &Caller,
         mut request: R,
     ) -> Result<KeyedReply<R::Reply>, Error> {
+        self.require(caller, self.right_here(request.required_right()))?;
         request.redact(self)?;
         let key = caller.key.as_ref().map(|key| self.request_key(caller, key)).transpose()?;
         let request = KeyedRequest { request, key };
@@ -28,6 +29,12 @@ impl Service {
             key.mark_repeated();
         }
         Ok(reply)
+    }
+
+    /// The right that a request needs in this service. For confined agents the config says who approves, not the
+    /// credential.
+    fn right_here(&self, needed: Right) -> Right {
+        if needed == Right::Approve && self.is_confined { Right::Run } else { needed }
     }
 
     /// Submits a request that appends one entry; returns the entry's position, also to a repeated request.
@@ -59,18 +66,22 @@ impl Service {
         Ok(result)
     }
 
-    /// The key as it is stored. In a confined service keys are separate per project, even for callers of the
-    /// same name.
+    /// The key as it is stored. Keys are separate per credential, and in a confined service per project, even for
+    /// callers of the same name.
     fn request_key(&self, caller: &Caller, key: &IdempotencyKey) -> Result<RequestKey, Error> {
         if key.name.is_empty() || key.name.len() > KEY_BYTES_MAX {
             return Err(Error::InvalidKey { bytes_max: KEY_BYTES_MAX });
         }
         self.refuse_secret_name("the request key", &key.name)?;
         let actor = self.journaled_actor(caller);
-        let caller = match self.boundary() {
-            Some(project) => format!("{actor} in {project}"),
-            None => actor.to_string(),
-        };
+        let mut scope = actor.to_string();
+        if let Some(credential) = &caller.credential {
+            scope = format!("{scope} with {credential}");
+        }
+        if let Some(project) = self.boundary() {
+            scope = format!("{scope} in {project}");
+        }
+        let caller = scope;
         Ok(RequestKey { caller, key: key.name.clone(), digest: key.request_digest })
     }
 }

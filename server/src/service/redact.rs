@@ -11,7 +11,7 @@ use actbook_engine::task::Task;
 use serde_json::Value;
 
 use super::Service;
-use crate::caller::Caller;
+use crate::caller::{Caller, Right};
 use crate::error::command_line::SECRET_CURE;
 use crate::error::{Error, SECRET_IN_PLAN, SecretProblem};
 use crate::ledger::{
@@ -167,15 +167,45 @@ pub(super) trait RedactedRequest: LedgerRequest<Reply: PublicId> {
     fn redact(&mut self, _service: &Service) -> Result<(), Error> {
         Ok(())
     }
+
+    /// The right that the request needs: each request names its own, so that none is forgotten.
+    fn required_right(&self) -> Right;
 }
 
 impl RedactedRequest for CommandRequest {
+    fn required_right(&self) -> Right {
+        match &*self.command {
+            Command::Pause { .. }
+            | Command::Resume
+            | Command::Cancel { .. }
+            | Command::Undo { .. }
+            | Command::Decide { .. }
+            | Command::AdoptToolset { .. }
+            | Command::MovePin { .. } => Right::Operate,
+            Command::Approve { .. } | Command::Reject { .. } => Right::Approve,
+            Command::RecordReport { .. }
+            | Command::RecordAction { .. }
+            | Command::RecordCompensation { .. }
+            | Command::RecordDecision { .. }
+            | Command::Claim { .. }
+            | Command::Reclaim { .. }
+            | Command::Drive { .. }
+            | Command::ReportOutcome { .. }
+            | Command::AcceptTask { .. } => Right::Run,
+            Command::ErasePayloads => Right::Admin,
+        }
+    }
+
     fn redact(&mut self, service: &Service) -> Result<(), Error> {
         service.redact_command(Arc::make_mut(&mut self.command))
     }
 }
 
 impl RedactedRequest for AcceptToolRequest {
+    fn required_right(&self) -> Right {
+        Right::Admin
+    }
+
     fn redact(&mut self, service: &Service) -> Result<(), Error> {
         service.redact_text(&mut self.reason);
         service.refuse_secret_names([("the tool's name", tool_part(&self.tool.name))])
@@ -183,6 +213,10 @@ impl RedactedRequest for AcceptToolRequest {
 }
 
 impl RedactedRequest for RecordActionRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
+    }
+
     fn redact(&mut self, service: &Service) -> Result<(), Error> {
         service.redact_facts(&mut self.facts);
         Ok(())
@@ -191,6 +225,10 @@ impl RedactedRequest for RecordActionRequest {
 
 // The texts of notes and tasks were redacted before they were indexed.
 impl RedactedRequest for SetNoteRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
+    }
+
     fn redact(&mut self, service: &Service) -> Result<(), Error> {
         let note_type = self.note.r#type.iter().map(|name| ("the note's type", name.as_str()));
         service.refuse_secret_names(note_type.chain(task_of(&self.note.scope)))
@@ -198,6 +236,10 @@ impl RedactedRequest for SetNoteRequest {
 }
 
 impl RedactedRequest for SetTasksRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
+    }
+
     fn redact(&mut self, service: &Service) -> Result<(), Error> {
         let names = self.tasks.iter().flat_map(|(task, _)| names_of_task(task, self.create));
         service.refuse_secret_names(names)
@@ -205,18 +247,40 @@ impl RedactedRequest for SetTasksRequest {
 }
 
 impl RedactedRequest for AddTaskRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
+    }
+
     fn redact(&mut self, service: &Service) -> Result<(), Error> {
         service.refuse_secret_names(names_of_task(&self.task, true))
     }
 }
 
 // Plans and inputs with a secret were refused before, with the names in them.
-impl RedactedRequest for SavePlanRequest {}
-impl RedactedRequest for StartRequest {}
+impl RedactedRequest for SavePlanRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
+    }
+}
+
+impl RedactedRequest for StartRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
+    }
+}
 
 // These name only what exists.
-impl RedactedRequest for DeletePlanRequest {}
-impl RedactedRequest for DeleteNoteRequest {}
+impl RedactedRequest for DeletePlanRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
+    }
+}
+
+impl RedactedRequest for DeleteNoteRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
+    }
+}
 
 /// The part of `server/tool` that the server chose; the server's name is the config's.
 pub(super) fn tool_part(name: &str) -> &str {

@@ -33,6 +33,7 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0014_executions"),
     migration!("0015_hot_path"),
     migration!("0016_projects"),
+    migration!("0017_credentials"),
 ];
 
 /// Creates the table of applied migrations.

@@ -1,4 +1,4 @@
-//! How the command line and MCP word each refusal of the engine, in text: `refusals/wordings.txt` has a case
+//! How the command line, MCP and HTTP word each refusal of the engine, in text: `refusals/wordings.txt` has a case
 //! for every sentence. `ACTBOOK_BLESS=1` rewrites it; review the changes before you keep them.
 
 mod errors;
@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use actbook::error::{Error, command_line};
 use actbook::mcp::cures::report_for_agent;
+use actbook::web::cures;
 use actbook_engine::id::{PlanId, StepId};
 use actbook_engine::policy::{ActingDecision, ExecutionStatus, StepAnswer, StepStatus};
 use actbook_engine::refusal::*;
@@ -152,7 +153,8 @@ fn wording(error: &Error) -> String {
     if for_agent.message != report.message {
         text += &format!("  message for agents: {}\n", for_agent.message);
     }
-    text + &format!("  command line: {}\n  agents: {}\n\n", report.cure, for_agent.cure)
+    text += &format!("  command line: {}\n  agents: {}\n", report.cure, for_agent.cure);
+    text + &format!("  http: {} {}\n\n", cures::status(error).as_u16(), cures::cure(error))
 }
 
 /// Compares the wordings of these errors with those in `refusals/FILE`.

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use actbook::mcp::http::{self, ListenConfig};
+use actbook::mcp::http;
+use actbook::web::{self, Endpoints, ListenConfig};
+use tokio_util::sync::CancellationToken;
 
 use super::conformance_server::ConformanceFixture;
 use super::serve_process::ServeProcess;
@@ -83,11 +85,14 @@ fn run_suite(url: &str, words: &[&str]) -> (bool, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn conformance_server_passes_the_full_suite() {
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listen = ListenConfig { address: loopback, host_names: Vec::new(), allow_non_loopback: false };
+    let listen = ListenConfig::loopback(loopback);
     let listener = listen.bind().await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let fixture = ConformanceFixture::new();
-    let serving = http::serve(listener, &listen, move || fixture.clone(), None, std::future::pending());
+    let ending = CancellationToken::new();
+    let mcp = http::router(move || fixture.clone(), &ending);
+    let endpoints = Endpoints { mcp, web: None, service: None };
+    let serving = web::serve(listener, &listen, endpoints, &ending, std::future::pending());
     tokio::select! {
         () = serving => panic!("the server ended before the suite"),
         checked = tokio::task::spawn_blocking(move || check_full_suite(&url)) => checked.unwrap(),

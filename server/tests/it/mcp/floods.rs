@@ -61,7 +61,7 @@ fn unfinished_bodies_stay_within_the_total_memory_limit() {
 
 /// `serve` in a process with a limit of open files.
 fn serve_with_descriptors(sandbox: &Sandbox, descriptors: usize) -> ServeProcess {
-    let plain = sandbox.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+    let plain = sandbox.command(&["serve", "--listen", "127.0.0.1:0", "--without-tokens", "--json"]);
     let mut limited = Command::new("sh");
     limited.args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"]);
     limited.arg(plain.get_program()).args(plain.get_args()).current_dir(sandbox.folder.path());

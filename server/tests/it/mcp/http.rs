@@ -8,7 +8,7 @@ use super::serve_process::ServeProcess;
 use super::{hold_step, work_plan, write_step};
 use crate::cli::{Sandbox, TEST_TIMEOUT};
 
-const ROUTES: [&str; 4] = ["GET /healthz", "GET /readyz", "POST /mcp", "GET /nowhere"];
+const GUARDED_ROUTES: [&str; 5] = ["POST /mcp", "GET /nowhere", "GET /", "GET /login", "GET /api/v1/whoami"];
 
 /// The status code of a request to this route with these headers.
 fn request_status(server: &ServeProcess, route: &str, headers: &str) -> u16 {
@@ -17,7 +17,7 @@ fn request_status(server: &ServeProcess, route: &str, headers: &str) -> u16 {
 }
 
 #[test]
-fn every_route_refuses_foreign_hosts_and_origins() {
+fn guarded_routes_refuse_foreign_hosts_and_origins() {
     let sandbox = Sandbox::new();
     let server = ServeProcess::start(&sandbox);
     let port = server.address.rsplit(':').next().unwrap();
@@ -46,7 +46,7 @@ fn every_route_refuses_foreign_hosts_and_origins() {
         format!("{own}Origin: http://{}\r\nOrigin: http://evil.example\r\n", server.address),
         format!("{own}Origin: chrome-extension://abc\r\n"),
     ];
-    for route in ROUTES {
+    for route in GUARDED_ROUTES {
         for stranger in &strangers {
             let status = request_status(&server, route, stranger);
             assert!([400, 403].contains(&status), "{route} with {stranger:?} is answered: {status}");
@@ -62,25 +62,27 @@ fn every_route_refuses_foreign_hosts_and_origins() {
     for friend in &friends {
         assert_eq!(request_status(&server, "GET /healthz", friend), 200, "{friend:?}");
         assert_eq!(request_status(&server, "GET /readyz", friend), 200, "{friend:?}");
-        assert_eq!(request_status(&server, "GET /nowhere", friend), 404, "{friend:?}");
+        assert_eq!(request_status(&server, "GET /nowhere", friend), 401, "{friend:?}");
     }
+    assert_eq!(request_status(&server, "GET /healthz", "Host: 192.168.0.1\r\n"), 200, "probes use any name");
 }
 
 #[test]
-fn non_loopback_listen_needs_without_tokens_flag() {
+fn non_loopback_listen_needs_tls_or_insecure_flag() {
     let sandbox = Sandbox::new();
-    let refused = sandbox.run(&["serve", "--listen", "0.0.0.0:0"]);
-    assert_eq!(refused.code, Some(1));
-    assert!(
-        refused.stderr.contains("no authentication") && refused.stderr.contains("--without-tokens"),
-        "{}",
-        refused.stderr
-    );
-    let words = ["serve", "--listen", "0.0.0.0:0", "--without-tokens", "--name", "book.example", "--json"];
+    let refused = |words: &[&str], why: &str, cure: &str| {
+        let refused = sandbox.run(&[&["serve", "--listen", "0.0.0.0:0"], words].concat());
+        assert_eq!(refused.code, Some(1), "{words:?}");
+        assert!(refused.stderr.contains(why) && refused.stderr.contains(cure), "{}", refused.stderr);
+    };
+    refused(&[], "plain text", "--public-url");
+    refused(&["--public-url", "http://book.example"], "plain text", "--insecure");
+    refused(&["--without-tokens", "--insecure"], "let anybody in", "actbook token create");
+    let words = ["serve", "--listen", "0.0.0.0:0", "--insecure", "--name", "book.example", "--json"];
     let server = ServeProcess::start_with(&sandbox, &words);
     let port = server.address.rsplit(':').next().unwrap().to_owned();
-    assert_eq!(request_status(&server, "GET /healthz", &format!("Host: book.example:{port}\r\n")), 200);
-    assert_eq!(request_status(&server, "GET /healthz", "Host: other.example\r\n"), 403);
+    assert_eq!(request_status(&server, "POST /mcp", &format!("Host: book.example:{port}\r\n")), 401);
+    assert_eq!(request_status(&server, "POST /mcp", "Host: other.example\r\n"), 403);
 }
 
 #[test]

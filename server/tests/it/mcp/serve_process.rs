@@ -46,8 +46,9 @@ impl HttpReply {
 }
 
 impl ServeProcess {
+    /// A server whose `/mcp` needs no token: the agents of these tests are told apart by their client's name.
     pub fn start(sandbox: &Sandbox) -> Self {
-        Self::start_with(sandbox, &["serve", "--listen", "127.0.0.1:0", "--json"])
+        Self::start_with(sandbox, &["serve", "--listen", "127.0.0.1:0", "--without-tokens", "--json"])
     }
 
     pub fn start_with(sandbox: &Sandbox, words: &[&str]) -> Self {

@@ -1,9 +1,10 @@
-//! How the command line and MCP word each error of the server, in text: `errors.txt` has a case for every
+//! How the command line, MCP and HTTP word each error of the server, in text: `errors.txt` has a case for every
 //! sentence that is the same wherever the error comes from.
 
 use std::io;
 use std::path::PathBuf;
 
+use actbook::caller::Right;
 use actbook::config::{ConfigError, WithheldConfig, WithheldReason};
 use actbook::error::{
     Ambiguity, CatalogError, ClosedPart, Corruption, DocumentKind, ErasedUse, Error, InvalidDocument,
@@ -202,8 +203,18 @@ fn of_requests() -> Vec<Error> {
     ]
 }
 
+/// Credentials.
+fn of_credentials() -> Vec<Error> {
+    let given = || "ci".to_owned();
+    let mut cases: Vec<Error> = Right::ALL.map(|needed| Error::Forbidden { needed }).into();
+    cases.push(Error::NoSuchToken { given: given() });
+    cases.push(Error::NoSuchSession { given: given() });
+    cases.push(Error::Ambiguous(Ambiguity::Token { given: given() }));
+    cases
+}
+
 #[test]
 fn each_interface_words_errors_for_its_readers() {
-    let cases = [of_documents(), of_config(), of_storage(), of_names(), of_requests()];
+    let cases = [of_documents(), of_config(), of_storage(), of_names(), of_requests(), of_credentials()];
     check_wordings("errors.txt", cases.into_iter().flatten());
 }

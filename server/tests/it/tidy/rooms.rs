@@ -22,14 +22,15 @@ pub const ROOMS: &Table = &[
     ("tools", &["config", "egress"]),
     ("ledger", &["store", "notify", "boot_instant", "clock"]),
     ("runner", &["ledger", "tools", "notify", "store", "random", "boot_instant"]),
-    ("error", &["ledger", "runner", "store", "tools", "config"]),
+    ("error", &["ledger", "runner", "store", "tools", "config", "caller"]),
     (
         "service",
         &["caller", "ledger", "runner", "store", "tools", "notify", "config", "folders", "random", "error"],
     ),
     ("client", &["service", "tools", "config", "caller", "folders", "error"]),
     ("mcp", &["service", "tools", "config", "caller", "error"]),
-    ("cli", &["service", "mcp", "tools", "config", "caller", "folders", "error"]),
+    ("web", &["service", "mcp", "caller", "error"]),
+    ("cli", &["service", "mcp", "web", "tools", "config", "caller", "folders", "error"]),
 ];
 
 /// The engine's modules.
@@ -56,7 +57,7 @@ pub const ENGINE: &Table = &[
 const WIRES: [&str; 2] = ["main", "lib"];
 
 /// What the doors must leave to `service`.
-const DOORS: [&str; 3] = ["client", "mcp", "cli"];
+const DOORS: [&str; 4] = ["client", "mcp", "web", "cli"];
 const ENGINE_INSIDES: &str = "execution";
 /// What the doors may name of `tools`: data about tools and processes, never what calls a tool.
 const TOOLS_FOR_DOORS: [&str; 8] = [

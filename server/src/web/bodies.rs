@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The largest body of one request.
-pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+use crate::mcp::http::BODY_BYTES_MAX;
+
 /// Total size of the large bodies that this process is reading or handling.
 const LARGE_BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// A body up to this size is not counted in the total, so that ordinary requests pass while large bodies use
