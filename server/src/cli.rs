@@ -17,7 +17,7 @@ mod detach;
 mod diff;
 mod doctor;
 mod foreground;
-mod graph;
+mod graph_text;
 mod help;
 mod import;
 mod inputs;

@@ -89,6 +89,7 @@ mod client;
 mod clock;
 #[doc(hidden)]
 pub mod config;
+mod drawing;
 mod egress;
 #[doc(hidden)]
 pub mod error;

@@ -15,7 +15,7 @@ use super::foreground::{self, Events};
 use super::output::Output;
 use super::session::Session;
 use super::status_style::{BAD, BUSY, GOOD, QUIET, STRONG, painted};
-use super::{CommandResult, Exit, brief, graph, journal};
+use super::{CommandResult, Exit, brief, graph_text, journal};
 
 const PLAN: &str = include_str!("demo/plan.yaml");
 const VERSION: &str = "1.2";
@@ -153,7 +153,7 @@ async fn show_plan(
     let Some(plan) = checked.plan.filter(|_| checked.check.ok) else {
         return Err(Error::invalid(DocumentKind::DemoPlan, checked.check.findings));
     };
-    story.say(&graph::render(&plan, GraphFormat::Text));
+    story.say(&graph_text::render(&plan, GraphFormat::Text));
     story.say("The live server has every tool the plan names. ↺ is the call that takes a step back; an\nannouncement cannot be taken back, so the point of no return lies right before it.");
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::paint::strip_marks;
 use super::session::Session;
 use super::status_style::{QUIET, painted, short_id};
 use super::table::{Table, cell, path_cell, styled_cell};
-use super::{CommandResult, Exit, check, diff, graph, times};
+use super::{CommandResult, Exit, check, diff, graph_text, times};
 
 /// Runs `actbook plan …`.
 pub async fn plans(session: &Session, subcommand: args::PlanSubcommand) -> CommandResult {
@@ -170,7 +170,7 @@ pub async fn load_plan(session: &Session, word: &str) -> Result<Arc<Plan>, Error
 /// Draws a plan to a file, or to stdout.
 async fn draw_plan(session: &Session, word: &str, format: GraphFormat, file: Option<&Path>) -> CommandResult {
     let plan = load_plan(session, word).await?;
-    let drawn = graph::render(&plan, format);
+    let drawn = graph_text::render(&plan, format);
     let Some(file) = file else {
         if session.output.json {
             session.output.document(&json!({ "graph": strip_marks(&drawn) }));

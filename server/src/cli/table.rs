@@ -7,6 +7,7 @@ use super::output::Output;
 use super::paint::is_mark;
 use super::printable::escape_flat;
 use super::status_style::{QUIET, painted};
+use crate::drawing::char_columns;
 
 /// No column but the first is narrowed below this.
 const COLUMN_MIN: usize = 8;
@@ -136,16 +137,9 @@ pub fn display_width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// The columns of a character: two for East Asian wide characters and emoji, none for combining ones and
-/// style marks.
+/// The columns of a character; none for a style mark.
 fn char_width(c: char) -> usize {
-    match u32::from(c) {
-        _ if is_mark(c) => 0,
-        0x0300..=0x036F | 0x200B..=0x200F | 0xFE00..=0xFE0F => 0,
-        0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF => 2,
-        0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0xFFE0..=0xFFE6 | 0x1F300..=0x1FAFF | 0x20000..=0x3FFFD => 2,
-        _ => 1,
-    }
+    if is_mark(c) { 0 } else { char_columns(c) }
 }
 
 /// The text on one line in at most `columns`; a truncated one ends with `…`.

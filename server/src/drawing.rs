@@ -1,58 +1,64 @@
 //! Draws a plan: the dependencies of its steps, what undoes each of them, and the point of no return. This
-//! file collects what is drawn; each format only renders it.
+//! file collects what is drawn; each format only renders it. Files carry their style; pages style a drawing by
+//! its classes.
 
+mod columns;
 mod layout;
 mod markup;
+mod page;
+mod stacks;
 mod svg;
-mod text;
 
 use actbook_engine::analysis;
 use actbook_engine::plan::{CompensationWork, Plan, Step, StepWork};
 use actbook_engine::policy::Reversibility;
 
-use super::args::GraphFormat;
+pub use columns::char_columns;
+pub use markup::{render_dot, render_mermaid};
+pub use page::{NodeState, render_for_page};
+pub use svg::render_svg;
 
 /// What is drawn of a plan, whatever the format.
 #[derive(Debug)]
 pub struct PlanGraph {
-    name: String,
+    pub name: String,
     /// The steps run one at a time, so their order is drawn too.
-    sequential: bool,
-    nodes: Vec<GraphNode>,
+    pub sequential: bool,
+    pub nodes: Vec<GraphNode>,
     /// Indices of nodes, in the order in which they run one at a time.
-    order: Vec<usize>,
+    pub order: Vec<usize>,
     /// Indices of nodes, wave by wave.
-    waves: Vec<Vec<usize>>,
+    pub waves: Vec<Vec<usize>>,
 }
 
 /// A step.
 #[derive(Debug)]
-struct GraphNode {
-    id: String,
-    name: Option<String>,
+pub struct GraphNode {
+    pub id: String,
+    pub name: Option<String>,
     /// Its tool, or its action in words.
-    does: String,
-    by_agent: bool,
-    approval: bool,
+    pub does: String,
+    pub by_agent: bool,
+    pub approval: bool,
     /// The condition of the step as written, in one line; if it is false the step is skipped.
-    when: Option<String>,
-    needs: Vec<GraphDependency>,
-    undo: Undoability,
-    point_of_no_return: bool,
+    pub when: Option<String>,
+    pub needs: Vec<GraphDependency>,
+    pub undo: Undoability,
+    pub point_of_no_return: bool,
 }
 
 /// A dependency of one step on another.
 #[derive(Debug)]
-struct GraphDependency {
+pub struct GraphDependency {
     /// The index of the other step.
-    step: usize,
+    pub step: usize,
     /// Only the other step's status is read, not its output.
-    status_read: bool,
+    pub status_read: bool,
 }
 
 /// Whether, and by what, a step can be undone.
 #[derive(Debug, PartialEq, Eq)]
-enum Undoability {
+pub enum Undoability {
     /// The step changes nothing.
     ReadOnly,
     /// By this tool or action.
@@ -64,7 +70,7 @@ enum Undoability {
 
 impl Undoability {
     /// `↺ files/delete_file`, `✗ cannot be undone`
-    fn label(&self) -> String {
+    pub fn label(&self) -> String {
         match self {
             Self::ReadOnly => "reads only".to_owned(),
             Self::Full(undo) => format!("↺ {undo}"),
@@ -75,19 +81,9 @@ impl Undoability {
     }
 }
 
-/// The plan in the given format. `Text` holds style marks; the others are plain.
-pub fn render(plan: &Plan, format: GraphFormat) -> String {
-    let graph = PlanGraph::from_plan(plan);
-    match format {
-        GraphFormat::Text => text::render(&graph),
-        GraphFormat::Mermaid => markup::render_mermaid(&graph),
-        GraphFormat::Dot => markup::render_dot(&graph),
-        GraphFormat::Svg => svg::render(&graph),
-    }
-}
-
 impl PlanGraph {
-    fn from_plan(plan: &Plan) -> Self {
+    /// What is drawn of this plan.
+    pub fn from_plan(plan: &Plan) -> Self {
         let no_return = analysis::point_of_no_return(plan);
         let nodes = plan.numbered_steps().map(|(no, step)| graph_node(step, no_return == Some(no))).collect();
         let index = |id: &actbook_engine::id::StepId| plan.find_step(id.as_str()).map(|no| no.index());
@@ -103,7 +99,7 @@ impl PlanGraph {
     }
 
     /// `release: 6 steps, one at a time`
-    fn headline(&self) -> String {
+    pub fn headline(&self) -> String {
         let how =
             if self.sequential { "one at a time" } else { "in parallel where their dependencies allow" };
         match self.nodes.len() {

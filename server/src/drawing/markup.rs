@@ -1,11 +1,12 @@
 //! Renders the graph for other programs: Mermaid and Graphviz (DOT).
 
+use super::columns::truncate;
 use super::{EdgeKind, GraphNode, PlanGraph, Undoability};
-use crate::cli::table::truncate;
 
 /// Columns of a condition shown in a label; longer ones are truncated.
 const WHEN_COLUMNS_MAX: usize = 60;
 
+/// The graph as a Mermaid flowchart.
 pub fn render_mermaid(graph: &PlanGraph) -> String {
     let mut text = String::from("flowchart TD\n");
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -42,6 +43,7 @@ fn escape_mermaid(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c.to_string() } else { format!("#{};", u32::from(c)) }).collect()
 }
 
+/// The graph in Graphviz' language.
 pub fn render_dot(graph: &PlanGraph) -> String {
     let mut text = format!("digraph {} {{\n", quote_dot(&graph.name));
     text.push_str("  rankdir=TB; node [shape=box style=\"rounded,filled\" fontname=\"Helvetica\"];\n");

@@ -1,8 +1,8 @@
 //! Renders the graph as a self-contained SVG: no script, and no font or style from elsewhere.
 
+use super::columns::{display_columns, truncate};
 use super::layout::{Layout, Point, compute_layout};
 use super::{EdgeKind, GraphEdge, GraphNode, PlanGraph, Undoability};
-use crate::cli::table::{display_width, truncate};
 
 const MARGIN: f64 = 28.0;
 const HEAD_HEIGHT: f64 = 46.0;
@@ -31,7 +31,8 @@ text{font-family:ui-sans-serif,system-ui,'Segoe UI','DejaVu Sans',sans-serif;fon
 .need{fill:none;stroke:#5b6b82;stroke-width:1.6}.status{fill:none;stroke:#5b6b82;stroke-width:1.4;stroke-dasharray:6 4}\
 .then{fill:none;stroke:#c3cad5;stroke-width:1.4;stroke-dasharray:2 4}";
 
-pub fn render(graph: &PlanGraph) -> String {
+/// The graph as an SVG file.
+pub fn render_svg(graph: &PlanGraph) -> String {
     let sizes: Vec<(f64, f64)> = graph.nodes.iter().map(box_size).collect();
     let edges = graph.edges();
     let arrows: Vec<(usize, usize)> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
@@ -109,7 +110,7 @@ fn box_size(node: &GraphNode) -> (f64, f64) {
 
 /// The estimated width of a text whose characters are `char_width` wide.
 fn text_width(text: &str, char_width: f64) -> f64 {
-    display_width(text) as f64 * char_width
+    display_columns(text) as f64 * char_width
 }
 
 /// A node's box with its text and badges, centred at `centre`.
@@ -186,7 +187,7 @@ fn arrow(kind: EdgeKind, path: &[Point]) -> String {
 }
 
 /// The path data of a smooth curve through the points, vertical at each of them; empty without points.
-fn curve_path(points: &[Point]) -> String {
+pub(super) fn curve_path(points: &[Point]) -> String {
     let Some((first, rest)) = points.split_first() else { return String::new() };
     let mut path = format!("M{:.1} {:.1}", first.x, first.y);
     let mut from = *first;
@@ -247,7 +248,7 @@ fn text_element(left: f64, bottom: f64, class: &str, content: &str) -> String {
 }
 
 /// Escapes text for XML. Control characters become spaces, and characters that XML forbids are dropped.
-fn escape_xml(text: &str) -> String {
+pub(super) fn escape_xml(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

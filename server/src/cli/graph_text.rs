@@ -1,14 +1,29 @@
-//! Renders the graph in box characters: the steps below each other in running order, or wave by wave.
+//! Renders the graph of a plan for the command line. As text it is drawn in box characters: the steps below
+//! each other in running order, or wave by wave.
 
-use super::{GraphNode, PlanGraph, Undoability};
-use crate::cli::printable::escape_flat;
-use crate::cli::status_style::{ATTENTION, BAD, BUSY, GOOD, QUIET, STRONG, painted};
-use crate::cli::table::{display_width, truncate};
+use actbook_engine::plan::Plan;
+
+use super::args::GraphFormat;
+use super::printable::escape_flat;
+use super::status_style::{ATTENTION, BAD, BUSY, GOOD, QUIET, STRONG, painted};
+use super::table::{display_width, truncate};
+use crate::drawing::{self, GraphDependency, GraphNode, PlanGraph, Undoability};
 
 const COLUMN_MAX: usize = 44;
 
+/// The plan in the given format. `Text` holds style marks; the others are plain.
+pub fn render(plan: &Plan, format: GraphFormat) -> String {
+    let graph = PlanGraph::from_plan(plan);
+    match format {
+        GraphFormat::Text => render_text(&graph),
+        GraphFormat::Mermaid => drawing::render_mermaid(&graph),
+        GraphFormat::Dot => drawing::render_dot(&graph),
+        GraphFormat::Svg => drawing::render_svg(&graph),
+    }
+}
+
 /// The graph as text with style marks, without a final line break.
-pub fn render(graph: &PlanGraph) -> String {
+fn render_text(graph: &PlanGraph) -> String {
     let columns = ColumnWidths::for_graph(graph);
     let mut lines = vec![painted(STRONG, graph.headline())];
     if graph.sequential {
@@ -122,7 +137,7 @@ fn needs_text(graph: &PlanGraph, node: &GraphNode) -> String {
     if node.needs.is_empty() {
         return String::new();
     }
-    let name = |need: &super::GraphDependency| {
+    let name = |need: &GraphDependency| {
         let id = &graph.nodes[need.step].id;
         if need.status_read { format!("({id})") } else { id.clone() }
     };
