@@ -16,9 +16,11 @@ mod executions;
 mod export;
 mod figures;
 mod guarantee;
+mod inspect;
 mod journal;
 mod keys;
 pub mod late;
+mod listing;
 mod pins;
 mod plan_versions;
 mod plans;
@@ -56,13 +58,14 @@ use crate::store::{DEFAULT_TENANT, Db};
 use crate::tools::{Executor, Tools};
 
 pub use crate::ledger::DriveState;
+pub use crate::notify::RemoteListener;
 pub use crate::runner::{BackgroundDriver, ContinueResult, DriveStopper, DriveTask, Driver, RegisteredNode};
 pub use access::{
     Access, LOGIN_CODE_LIFETIME, LoginSessionView, NewToken, OpenedSession, SESSION_IDLE_MAX, TOKEN_LIFETIME,
     TokenSpec, TokenView,
 };
 pub use actbook_engine::event::ReportedStatus;
-pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, UndoItem};
+pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, QuestionSubject, UndoItem};
 pub use actbook_engine::task::TaskStatus;
 pub use agenda::{Agenda, AgendaItem};
 pub use claims::{AgentSession, CLAIM_DURATION};
@@ -79,12 +82,14 @@ pub use figures::{
     CalibrationBucket, DurationPercentiles, ExecutionFigures, FailureFigures, LongestStep, PeriodFigures,
     PeriodLength, PlanFigures, RetryFigures, Stats, StatsFilter, ToolFigures, WaitFigures,
 };
+pub use inspect::{InboxQuestion, InspectedExecution};
 pub use journal::{CleanupReport, Journal, VerifyFailure, VerifyReport};
+pub use listing::{ExecutionPage, ListedError, ListedExecution, ListedQuestion, ListedStep};
 pub use pins::{AcceptedTool, ToolPolicyView};
 pub use plan_versions::PlanFilter;
 pub use plans::{CheckedPlan, Plans, SavedPlan};
 pub use progress::Durations;
-pub use question::{Asker, PersonQuestion, QuestionMedium};
+pub use question::{Asker, PersonQuestion, QuestionFacts, QuestionMedium};
 pub use records::{ActionRecord, Decision, RecordResult};
 pub use rerun::ExecutedPlan;
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};

@@ -6,14 +6,14 @@ use actbook_engine::analysis;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{Brief, Execution, LoadedPayloads, Question, QuestionSubject, questions};
-use actbook_engine::id::{ExecutionId, StepId, StepNo, StreamId};
+use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
 use actbook_engine::policy::{StepAnswer, StepStatus};
 use serde_json::{Value, json};
 
 use super::executions::Executions;
 use super::question_content::{CUT, QuestionContent, WHOLE, count_with_noun};
 use super::quote::{self, line, name, quoted};
-use super::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView};
+use super::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView, format_time};
 use crate::error::Error;
 use crate::store::journal;
 
@@ -53,6 +53,23 @@ pub struct PersonQuestion {
     /// Digest of the text and of the full values that the text shows truncated; an answer is bound to it. The
     /// progress of other steps is left out: they may continue while the person reads.
     pub digest: Digest,
+    pub facts: QuestionFacts,
+}
+
+/// The facts that the text of a question tells, for interfaces that lay them out.
+#[derive(Clone, Debug)]
+pub struct QuestionFacts {
+    pub subject: QuestionSubject,
+    /// When it was asked. `None`: the entry that asks is not known.
+    pub asked_at: Option<String>,
+    /// Who asked for the undo in question, and the reason given.
+    pub asked_by: Option<(String, Option<String>)>,
+    /// What undoing would do now, and what would remain.
+    pub brief: Brief,
+    /// The first step whose effect cannot be undone fully.
+    pub point_of_no_return: Option<StepId>,
+    /// Lines on what an approval sets off; for a plan these are its steps.
+    pub content: Vec<String>,
 }
 
 impl Executions<'_> {
@@ -66,28 +83,48 @@ impl Executions<'_> {
     ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
-        let view = self.render_live(found.stream, &execution).await?;
+        self.questions_of(found.stream, &execution, asker, medium).await
+    }
+
+    /// The view of a folded execution, and its open questions.
+    pub(super) async fn questions_of(
+        self,
+        stream: StreamId,
+        execution: &Execution,
+        asker: Option<Asker<'_>>,
+        medium: QuestionMedium,
+    ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
+        let view = self.render_live(stream, execution).await?;
         if view.waiting.is_empty() {
             return Ok((view, Vec::new()));
         }
-        let started = journal::by_position(self.0.tenant, found.stream.0).first(&self.0.db).await?;
         let context = QuestionContext {
-            values: self.load_planned_values(&execution).await?,
-            brief: self.brief(&execution).await?,
-            starter: started.map(|entry| entry.actor.to_string()),
-            undo_request: self.undo_request(found.stream, &execution).await?,
-            execution: &execution,
+            values: self.load_planned_values(execution).await?,
+            brief: self.brief(execution).await?,
+            starter: self.starter(stream.0).await?,
+            undo_request: self.undo_request(stream, execution).await?,
+            execution,
             view: &view,
             asker,
             medium,
         };
-        let open = questions(&execution);
+        let open = questions(execution);
         let all = open
             .iter()
             .zip(&view.waiting)
             .map(|(question, waiting)| context.build_question(question, waiting));
-        let all = all.collect();
+        let mut all: Vec<PersonQuestion> = all.collect();
+        for question in &mut all {
+            question.facts.asked_at = self.time_of(question.waiting.asked_at).await?;
+        }
         Ok((view, all))
+    }
+
+    /// The time of an entry. `None`: no entry is given, or there is none.
+    async fn time_of(self, position: Option<Position>) -> Result<Option<String>, Error> {
+        let Some(position) = position else { return Ok(None) };
+        let entry = journal::by_position(self.0.tenant, position.0).first(&self.0.db).await?;
+        Ok(entry.map(|entry| format_time(entry.at)))
     }
 
     /// Who asked for the undo that waits for an approval, and why. `None`: the plan proposes it.
@@ -169,6 +206,16 @@ impl QuestionContext<'_> {
             waiting,
             text: lines.join("\n"),
             digest: Digest::of(bound.as_bytes()),
+            facts: QuestionFacts {
+                subject: question.subject,
+                asked_at: None,
+                asked_by: self
+                    .asker_of(question)
+                    .map(|asker| (asker.actor.to_owned(), asker.reason.map(str::to_owned))),
+                brief: self.brief.clone(),
+                point_of_no_return: self.point_of_no_return(),
+                content: content.lines(question, WHOLE),
+            },
         }
     }
 
@@ -220,9 +267,13 @@ impl QuestionContext<'_> {
         lines
     }
 
+    /// The first step whose effect cannot be undone fully.
+    fn point_of_no_return(&self) -> Option<StepId> {
+        analysis::check_plan(&self.execution.plan, &self.execution.tool_policies).point_of_no_return
+    }
+
     fn point_of_no_return_line(&self) -> Option<String> {
-        let check = analysis::check_plan(&self.execution.plan, &self.execution.tool_policies);
-        Some(match check.point_of_no_return {
+        Some(match self.point_of_no_return() {
             Some(step) => {
                 format!("Point of no return: step `{step}`; what runs from there on cannot be fully undone.")
             }

@@ -304,6 +304,19 @@ pub fn list(
     Select::new(sql, list_params(tenant, within, filter, limit), decode_execution)
 }
 
+/// The number of executions of each status within the project boundary `within`.
+pub fn count_by_status(tenant: TenantId, within: Option<&str>) -> Select<(String, u64)> {
+    Select::new(
+        concat!(
+            "SELECT status, COUNT(*) FROM executions WHERE tenant = $1 AND ",
+            within!(2),
+            " GROUP BY status ORDER BY status"
+        ),
+        vec![tenant.into(), project_param(within)],
+        |mut row| Ok((row.take_text(0)?, row.uint(1)?)),
+    )
+}
+
 /// The oldest execution within the project boundary of a plan (its id or name), of a task, with a status; None
 /// does not restrict.
 pub fn oldest(
