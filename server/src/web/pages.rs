@@ -1,22 +1,67 @@
-//! The pages that people read. Every page is rendered on the server from the views of `service`.
+//! The pages that people read. Every page is rendered on the server from the views of `service`, works without the
+//! script for reading and answering, and carries no script or style of its own. Texts of plans, tools and notes are
+//! data: templates escape them, and what is built in Rust goes through `markup`.
+//!
+//!     GET page → service view → parts (templates) ┐
+//!     GET …/live (SSE) ── the parts that changed ─┴→ replaced in the page by the id of their element
 
+mod answer;
+mod answer_words;
+mod assets;
+mod execution;
+mod execution_parts;
+mod execution_row;
+mod executions;
+mod frame;
+mod journal;
+mod journal_table;
+mod json_tree;
+mod live;
+mod markup;
+mod notices;
+mod question_card;
+mod questions;
+mod sentence;
+mod settings;
+mod step_panel;
+mod times;
+
+use askama::Template;
 use axum::Router;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, Response};
+use axum::routing::{get, post};
 
 use super::WebState;
 use super::problem::Problem;
+use markup::icon;
+pub use notices::{error_page, login_page};
 
 /// The routes of the pages, and `/assets/…`.
 pub fn router() -> Router<WebState> {
     Router::new()
+        .route("/", get(executions::list))
+        .route("/live", get(live::executions))
+        .route("/executions/{id}", get(execution::show))
+        .route("/executions/{id}/live", get(live::execution))
+        .route("/executions/{id}/steps/{step}/{value}", get(execution::value))
+        .route("/executions/{id}/confirm", get(answer::confirm))
+        .route("/executions/{id}/answer", post(answer::answer))
+        .route("/executions/{id}/control", post(answer::control))
+        .route("/questions", get(questions::list))
+        .route("/questions/live", get(live::questions))
+        .route("/journal", get(journal::list))
+        .route("/settings", get(settings::show))
+        .route("/settings/display", post(settings::set_display))
+        .route("/assets/{name}", get(assets::asset))
 }
 
-/// The page that shows a problem to a person.
-pub fn error_page(problem: &Problem) -> Response {
-    (problem.status, format!("{}\n{}\n", problem.detail, problem.cure)).into_response()
+/// The page or part that a template makes.
+fn render(template: &impl Template) -> Result<Html<String>, Problem> {
+    Ok(Html(template.render()?))
 }
 
-/// The page that says how to sign in.
-pub fn login_page() -> Response {
-    Html("Run <code>actbook open</code> to sign in.").into_response()
+/// The response of a page with another status than 200.
+fn with_status(status: axum::http::StatusCode, page: Html<String>) -> Response {
+    use axum::response::IntoResponse as _;
+    (status, page).into_response()
 }

@@ -20,6 +20,7 @@ pub const ROOMS: &Table = &[
     ("notify", &["store"]),
     ("egress", &[]),
     ("tools", &["config", "egress"]),
+    ("drawing", &["tools"]),
     ("ledger", &["store", "notify", "boot_instant", "clock"]),
     ("runner", &["ledger", "tools", "notify", "store", "random", "boot_instant"]),
     ("error", &["ledger", "runner", "store", "tools", "config", "caller"]),
@@ -29,8 +30,8 @@ pub const ROOMS: &Table = &[
     ),
     ("client", &["service", "tools", "config", "caller", "folders", "error"]),
     ("mcp", &["service", "tools", "config", "caller", "error"]),
-    ("web", &["service", "mcp", "caller", "error"]),
-    ("cli", &["service", "mcp", "web", "tools", "config", "caller", "folders", "error"]),
+    ("web", &["service", "mcp", "drawing", "caller", "error"]),
+    ("cli", &["service", "mcp", "web", "drawing", "tools", "config", "caller", "folders", "error"]),
 ];
 
 /// The engine's modules.

@@ -1,0 +1,169 @@
+// Enhances the pages. Without it every link and every form works, and times are in UTC.
+'use strict';
+
+const root = document.documentElement;
+const find = (selector, from = document) => from.querySelector(selector);
+const findAll = (selector, from = document) => [...from.querySelectorAll(selector)];
+const lettersAreOn = () => root.dataset.keys === 'on';
+
+// Times: as the reader chose. `datetime` is the truth, the text is one way to show it.
+const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
+const duration = (ms) => {
+  const [s, m, h, d] = [SECOND, MINUTE, HOUR, DAY].map((unit) => Math.floor(Math.max(ms, 0) / unit));
+  if (m === 0) return `${s}s`;
+  if (h === 0) return `${m}m ${String(s % 60).padStart(2, '0')}s`;
+  return d === 0 ? `${h}h ${String(m % 60).padStart(2, '0')}m` : `${d}d ${h % 24}h`;
+};
+const clock = (at, millis) => {
+  const zone = root.dataset.times === 'utc' ? 'UTC' : undefined;
+  const day = (date) => date.toLocaleDateString('en-CA', { timeZone: zone });
+  const parts = { hour: '2-digit', minute: '2-digit', hourCycle: 'h23', timeZone: zone };
+  const isToday = day(at) === day(new Date());
+  if (isToday || millis) parts.second = '2-digit';
+  if (millis) parts.fractionalSecondDigits = 3;
+  const time = at.toLocaleTimeString('en-GB', parts);
+  return isToday ? time : `${at.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', timeZone: zone })} ${time}`;
+};
+const showTimes = (from = document) => {
+  for (const element of findAll('time[datetime]', from)) {
+    const at = new Date(element.dateTime);
+    const relative = root.dataset.times === 'relative';
+    element.textContent = relative ? `${duration(Date.now() - at)} ago` : clock(at, 'millis' in element.dataset);
+    element.title = at.toISOString();
+  }
+};
+const countOn = () => {
+  for (const element of findAll('time[data-since]')) element.textContent = duration(Date.now() - element.dataset.since);
+};
+
+// Copying, with a word that it is done.
+const announce = (text) => { const live = find('.foot .live'); if (live) live.textContent = text; };
+const copy = async (text, button) => {
+  await navigator.clipboard?.writeText(text);
+  button.dataset.copied = '';
+  announce('Copied');
+  setTimeout(() => { delete button.dataset.copied; announce(''); }, 1500);
+};
+
+// Confirmations open in a dialog instead of a page of their own.
+const ask = find('#ask');
+const openConfirmation = async (form, button) => {
+  const url = new URL(button.formAction || form.action);
+  url.search = new URLSearchParams(new FormData(form, button)).toString();
+  const response = await fetch(url, { headers: { Accept: 'text/html' } });
+  const page = new DOMParser().parseFromString(await response.text(), 'text/html');
+  const content = find('[data-dialog]', page);
+  if (!content) { location.assign(url); return; }
+  const back = form.elements.namedItem('back');
+  if (back) content.append(back.cloneNode());
+  ask.replaceChildren(document.importNode(content, true));
+  showTimes(ask);
+  ask.showModal();
+};
+
+document.addEventListener('submit', (event) => {
+  const button = event.submitter;
+  if (!button || !('confirm' in button.dataset) || !ask?.showModal) return;
+  event.preventDefault();
+  openConfirmation(event.target, button);
+});
+
+document.addEventListener('click', (event) => {
+  const target = event.target;
+  const copied = target.closest('[data-copy]');
+  if (copied) { copy(copied.dataset.copy, copied); return; }
+  const link = target.closest('[data-copy-link]');
+  if (link) { event.preventDefault(); copy(link.href, link); return; }
+  if (target.closest('dialog [data-close]') || target === ask) { event.preventDefault(); target.closest('dialog').close(); return; }
+  const opener = target.closest('[data-opens=keys]');
+  if (opener) { event.preventDefault(); find('#keys-dialog').showModal(); return; }
+  const fold = target.closest('[data-fold]');
+  if (fold) { foldTree(fold); return; }
+  const row = target.closest('tr[data-href]');
+  if (row && !target.closest('a, button, input, summary') && getSelection().isCollapsed) location.assign(row.dataset.href);
+});
+
+// A tree of JSON folds and unfolds as a whole.
+const foldTree = (button) => {
+  const inner = findAll('details details', button.closest('section'));
+  const open = !inner.some((one) => one.open);
+  for (const one of inner) one.open = open;
+  button.textContent = open ? 'Fold' : 'Unfold';
+};
+const showFolds = () => {
+  for (const button of findAll('[data-fold]')) button.hidden = !find('details details', button.closest('section'));
+};
+
+// Keys. Letters are off while typing, or when the reader switched them off (WCAG 2.1.4).
+const PLACES = { e: '/', q: '/questions', j: '/journal', s: '/settings' };
+let goes = false;
+const isTyping = (element) => element.closest?.('input:not([type=checkbox], [type=radio]), textarea, select');
+const rows = () => findAll('.q-card, tr[data-href]');
+const focused = () => document.activeElement?.closest?.('.q-card, tr[data-href]') ?? find('.q-card.focus, tr.focus');
+const move = (step) => {
+  const all = rows();
+  if (!all.length) return;
+  const at = all.indexOf(focused());
+  const next = all[at < 0 ? 0 : Math.max(0, Math.min(all.length - 1, at + step))];
+  for (const one of all) one.classList.toggle('focus', one === next);
+  markedId = next.id;
+  if (!next.hasAttribute('tabindex')) next.tabIndex = -1;
+  next.focus();
+};
+const letters = {
+  j: () => move(1),
+  k: () => move(-1),
+  o: () => { const row = focused(); if (row) location.assign(row.dataset.href); },
+  a: () => find('[data-key=a]', focused() ?? undefined)?.click(),
+  r: () => find('[data-key=r]', focused() ?? undefined)?.click(),
+};
+document.addEventListener('keydown', (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  if (document.querySelector('dialog[open]')) return;
+  if (event.key === '/') { const search = find('input[type=search]'); if (search) { event.preventDefault(); search.focus(); search.select(); } return; }
+  if (event.key === '?') { find('#keys-dialog')?.showModal(); return; }
+  if (event.key === 'Escape') { find('#panel [data-close]')?.click(); return; }
+  if (!lettersAreOn()) return;
+  if (goes && PLACES[event.key]) { location.assign(PLACES[event.key]); return; }
+  goes = event.key === 'g';
+  if (!goes && letters[event.key]) { event.preventDefault(); letters[event.key](); }
+});
+
+// Tabs: arrow keys move between them, as the pattern for tabs asks.
+document.addEventListener('keydown', (event) => {
+  const tab = event.target.closest?.('[role=tab]');
+  if (!tab || !['ArrowLeft', 'ArrowRight', 'Home', 'End'].includes(event.key)) return;
+  const tabs = findAll('[role=tab]', tab.parentElement);
+  const last = tabs.length - 1;
+  const at = { ArrowLeft: tabs.indexOf(tab) - 1, ArrowRight: tabs.indexOf(tab) + 1, Home: 0, End: last }[event.key];
+  event.preventDefault();
+  tabs[(at + tabs.length) % tabs.length].focus();
+});
+
+// Live parts: a switch that pauses them, and a word when the connection is lost.
+let isPaused = false;
+const liveSwitch = find('[data-live-switch]');
+if (liveSwitch) {
+  liveSwitch.hidden = false;
+  liveSwitch.addEventListener('click', () => {
+    isPaused = !isPaused;
+    liveSwitch.setAttribute('aria-pressed', isPaused);
+    find('span', liveSwitch).textContent = isPaused ? 'Show live rows' : 'Pause live rows';
+    if (!isPaused) location.reload();
+  });
+}
+document.addEventListener('htmx:sse:before:message', (event) => { if (isPaused) event.preventDefault(); });
+document.addEventListener('htmx:sse:error', () => { root.dataset.live = 'lost'; announce('Live connection lost; trying again'); });
+document.addEventListener('htmx:sse:after:connection', () => { delete root.dataset.live; announce(''); });
+// The first question is the focused one until a key moves on; a live part that was replaced has lost the mark.
+let markedId = '';
+const markFocused = () => {
+  const cards = findAll('.q-card');
+  const marked = cards.find((card) => card.id === markedId) ?? cards[0];
+  for (const card of cards) card.classList.toggle('focus', card === marked);
+};
+const refresh = () => { showTimes(); showFolds(); markFocused(); };
+document.addEventListener('htmx:sse:after:message', refresh);
+
+refresh();
+setInterval(() => { countOn(); if (root.dataset.times === 'relative') showTimes(); }, SECOND);

@@ -1,0 +1,369 @@
+//! Answers to questions, and commands about an execution: the page that asks once more, and the forms that act.
+//! An answer names the question as it was shown; one that has changed or was answered since is refused.
+
+use actbook_engine::policy::StepAnswer;
+use askama::Template;
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::answer_words::{AnswerButton, button};
+use super::execution_parts::ReaderRights;
+use super::frame::{Area, Frame};
+use super::markup::{Markup, count, icon, short_id};
+use super::question_card::{CallLine, QuestionCard, undo_lines};
+use super::{render, with_status};
+use crate::service::view::{AnswerOption, EntryView};
+use crate::service::{
+    FoundExecution, InspectedExecution, JournalFilter, PersonQuestion, QuestionSubject, ReportedStatus,
+};
+use crate::web::WebState;
+use crate::web::authentication::SignedIn;
+use crate::web::problem::Problem;
+
+/// Entries that are looked through for who answered a question.
+const ANSWERS_SEARCHED: u64 = 30;
+
+/// What is to be confirmed: an answer to a question, or an action on the execution.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConfirmQuery {
+    question: String,
+    answer: String,
+    action: String,
+    reason: String,
+}
+
+/// The form of an answer.
+#[derive(Debug, Deserialize)]
+pub struct AnswerForm {
+    question: String,
+    answer: String,
+    #[serde(default)]
+    reason: String,
+    /// A reply, corrected arguments or an output, as JSON.
+    #[serde(default)]
+    value: String,
+    /// The page to go back to: `questions`, or the execution's.
+    #[serde(default)]
+    back: String,
+}
+
+/// The form of a command about the whole execution.
+#[derive(Debug, Deserialize)]
+pub struct ControlForm {
+    action: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// The page that shows what an answer or an action will do, and asks once more.
+#[derive(Debug, Template)]
+#[template(path = "confirm.html")]
+struct ConfirmPage {
+    frame: Frame,
+    execution: String,
+    short: String,
+    plan: String,
+    title: Markup,
+    /// What will happen, in a sentence.
+    effect: String,
+    card: Option<QuestionCard>,
+    /// The calls that will be made.
+    calls: Vec<CallLine>,
+    /// Steps whose effect remains.
+    remains: Vec<(String, String)>,
+    form_path: String,
+    fields: Vec<(&'static str, String)>,
+    value: Option<ValueField>,
+    reason: String,
+    asks_reason: &'static str,
+    button: String,
+    icon: Markup,
+    is_hard: bool,
+}
+
+/// The field for a value that an answer may carry.
+#[derive(Debug)]
+struct ValueField {
+    label: &'static str,
+    text: String,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "conflict.html")]
+struct ConflictPage {
+    frame: Frame,
+    execution: String,
+    /// The newest answers: what, by whom, and why.
+    answers: Vec<EntryView>,
+}
+
+/// `GET /executions/{id}/confirm`.
+pub async fn confirm(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    Query(query): Query<ConfirmQuery>,
+) -> Result<Response, Problem> {
+    let inspected = state.service.executions().inspect(&id).await?;
+    let frame = Frame::load(&state, &signed_in, &headers, Area::Executions, "Confirm").await?;
+    let rights = ReaderRights::of(&signed_in);
+    if !query.action.is_empty() {
+        return Ok(render(&control_page(&state, inspected, &query, frame).await?)?.into_response());
+    }
+    match find_question(&inspected, &query.question, &query.answer) {
+        Some((question, option)) => {
+            let page = answer_page(&inspected, question, option, query.reason, rights, frame);
+            Ok(render(&page)?.into_response())
+        }
+        None => conflict(&state, &signed_in, &headers, &inspected).await,
+    }
+}
+
+/// The open question with this digest, and its option with this word. `None`: it changed, or has no such option.
+fn find_question<'a>(
+    inspected: &'a InspectedExecution,
+    digest: &str,
+    answer: &str,
+) -> Option<(&'a PersonQuestion, AnswerOption)> {
+    let question = inspected.questions.iter().find(|one| one.digest.to_string() == digest)?;
+    let option = question.waiting.options.iter().find(|option| option.as_str() == answer)?;
+    Some((question, *option))
+}
+
+fn answer_page(
+    inspected: &InspectedExecution,
+    question: &PersonQuestion,
+    option: AnswerOption,
+    reason: String,
+    rights: ReaderRights,
+    frame: Frame,
+) -> ConfirmPage {
+    let id = inspected.view.id.to_string();
+    let AnswerButton { label, effect, is_hard, icon, .. } = button(question, option);
+    let card = QuestionCard::of(inspected, question, rights.values);
+    let undoes = option == AnswerOption::Decide(StepAnswer::Compensate);
+    let brief = &question.facts.brief;
+    ConfirmPage {
+        short: short_id(&id).to_owned(),
+        plan: inspected.view.plan.name.clone(),
+        title: card.title.clone(),
+        effect: effect.replace(" Asks once more.", ""),
+        calls: if undoes { undo_lines(&brief.undo, rights.values, usize::MAX) } else { Vec::new() },
+        remains: if undoes { remains(brief) } else { Vec::new() },
+        form_path: format!("/executions/{id}/answer"),
+        fields: vec![("question", question.digest.to_string()), ("answer", option.as_str().to_owned())],
+        value: value_field(question, option, rights),
+        reason,
+        asks_reason: if option == AnswerOption::Reject {
+            "Reason, for whoever has to go on"
+        } else {
+            "Reason"
+        },
+        button: label.trim_end_matches('…').to_owned(),
+        icon: Markup::from_rendered(icon.to_string()),
+        is_hard: is_hard || option == AnswerOption::Reject,
+        card: Some(card),
+        execution: id,
+        frame,
+    }
+}
+
+fn remains(brief: &crate::service::Brief) -> Vec<(String, String)> {
+    brief.cannot_undo.iter().map(|one| (one.step.to_string(), one.why.clone())).collect()
+}
+
+/// The field for the value that fits an answer. `None`: the answer carries none.
+fn value_field(question: &PersonQuestion, option: AnswerOption, rights: ReaderRights) -> Option<ValueField> {
+    let subject = question.facts.subject;
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    match option {
+        AnswerOption::Decide(StepAnswer::Retry) if subject == QuestionSubject::ToolQuestion => {
+            Some(ValueField { label: "Reply, as JSON", text: reply_template(question) })
+        }
+        AnswerOption::Decide(StepAnswer::Retry) => {
+            let refused = question.waiting.refused_arguments.as_ref().filter(|_| rights.values)?;
+            Some(ValueField { label: "Corrected arguments, as JSON", text: pretty(refused) })
+        }
+        AnswerOption::Decide(StepAnswer::Happened) | AnswerOption::Report(ReportedStatus::Succeeded) => {
+            Some(ValueField { label: "Output, as JSON, if later steps read it", text: String::new() })
+        }
+        AnswerOption::Approve | AnswerOption::Reject | AnswerOption::Report(_) | AnswerOption::Decide(_) => {
+            None
+        }
+    }
+}
+
+/// An empty reply with every field that the tool asks for.
+fn reply_template(question: &PersonQuestion) -> String {
+    let asked = question.waiting.asked_input.as_ref();
+    let fields = asked.into_iter().flat_map(|asked| &asked.requests).map(|request| {
+        let fields = request.fields.iter().map(|field| (field.name.clone(), Value::String(String::new())));
+        (request.key.clone(), Value::Object(fields.collect()))
+    });
+    serde_json::to_string_pretty(&Value::Object(fields.collect())).unwrap_or_default()
+}
+
+/// The page that confirms `cancel` or `undo`.
+async fn control_page(
+    state: &WebState,
+    inspected: InspectedExecution,
+    query: &ConfirmQuery,
+    frame: Frame,
+) -> Result<ConfirmPage, Problem> {
+    let id = inspected.view.id.to_string();
+    let is_undo = query.action == "undo";
+    if !is_undo && query.action != "cancel" {
+        return Err(Problem::bad_parameter("action", "only `undo` and `cancel` are confirmed"));
+    }
+    let watcher = state.service.executions().watch(&id).await?;
+    let brief = watcher.brief().await?;
+    let calls = count(brief.undo.len(), "call");
+    let mut title = Markup::text(if is_undo { "Undo what " } else { "Cancel " });
+    title.push_code(&inspected.view.plan.name);
+    title.push_text(if is_undo { " did?" } else { "?" });
+    let effect = if is_undo {
+        format!("Makes {calls}, in this order, then ends.")
+    } else {
+        "Ends it and undoes nothing; calls in flight are asked to stop. What was done stays done.".to_owned()
+    };
+    Ok(ConfirmPage {
+        short: short_id(&id).to_owned(),
+        plan: inspected.view.plan.name.clone(),
+        title,
+        effect,
+        card: None,
+        calls: if is_undo { undo_lines(&brief.undo, true, usize::MAX) } else { Vec::new() },
+        remains: if is_undo { remains(&brief) } else { Vec::new() },
+        form_path: format!("/executions/{id}/control"),
+        fields: vec![("action", query.action.clone())],
+        value: None,
+        reason: query.reason.clone(),
+        asks_reason: "Reason",
+        button: if is_undo { "Undo" } else { "Cancel the execution" }.to_owned(),
+        icon: Markup::from_rendered(icon(if is_undo { "compensating" } else { "cancelled" }).to_string()),
+        is_hard: true,
+        execution: id,
+        frame,
+    })
+}
+
+/// `POST /executions/{id}/answer`.
+pub async fn answer(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    Form(form): Form<AnswerForm>,
+) -> Result<Response, Problem> {
+    let inspected = state.service.executions().inspect(&id).await?;
+    let Some((question, option)) = find_question(&inspected, &form.question, &form.answer) else {
+        return conflict(&state, &signed_in, &headers, &inspected).await;
+    };
+    let reason = Some(form.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+    let value = match form.value.trim() {
+        "" => None,
+        text => Some(
+            serde_json::from_str(text)
+                .map_err(|error| Problem::bad_parameter("value", format!("this is no JSON: {error}")))?,
+        ),
+    };
+    let result = give_answer(&state, &signed_in, question, option, reason, value).await;
+    let found = match result {
+        Err(error) if error.code() == "stale_question" => {
+            return conflict(&state, &signed_in, &headers, &inspected).await;
+        }
+        other => other?,
+    };
+    let to_inbox = form.back == "questions";
+    go_on(&state, &found, if to_inbox { "/questions" } else { "" }).await
+}
+
+/// Gives the answer; with a value, as the command that takes one.
+async fn give_answer(
+    state: &WebState,
+    signed_in: &SignedIn,
+    question: &PersonQuestion,
+    option: AnswerOption,
+    reason: Option<String>,
+    value: Option<Value>,
+) -> Result<FoundExecution, crate::error::Error> {
+    let (executions, caller) = (state.service.executions(), &signed_in.caller);
+    let id = question.execution.as_str();
+    let step = question.waiting.step.as_ref().map(ToString::to_string).unwrap_or_default();
+    let is_tool_question = question.facts.subject == QuestionSubject::ToolQuestion;
+    let (found, _) = match (option, value) {
+        (AnswerOption::Decide(StepAnswer::Retry), Some(value)) if !is_tool_question => {
+            executions.retry_with(caller, id, step, StepAnswer::Retry, reason, value).await?
+        }
+        (AnswerOption::Decide(answer), Some(value)) => {
+            executions.decide(caller, id, step, answer, reason, Some(value)).await?
+        }
+        (AnswerOption::Report(status), Some(output)) => {
+            let facts = crate::service::ActionFacts { reason, ..Default::default() };
+            let action = crate::service::ActionRecord {
+                step: Some(step),
+                status: Some(status),
+                output: Some(output),
+                facts,
+                ..Default::default()
+            };
+            executions.record_in_execution(caller, id, action).await?
+        }
+        (option, _) => executions.answer_question(caller, question, option, reason).await?,
+    };
+    Ok(found)
+}
+
+/// Goes on with an execution after a command, and leads to its page, or to `path`.
+async fn go_on(state: &WebState, found: &FoundExecution, path: &str) -> Result<Response, Problem> {
+    let (_, elsewhere) = state.service.executions().continue_and_view(found).await?;
+    let note = if elsewhere.is_some() { "?note=elsewhere" } else { "" };
+    let path = if path.is_empty() || elsewhere.is_some() {
+        format!("/executions/{}{note}", found.id)
+    } else {
+        path.to_owned()
+    };
+    Ok(Redirect::to(&path).into_response())
+}
+
+/// `POST /executions/{id}/control`.
+pub async fn control(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+    Path(id): Path<String>,
+    Form(form): Form<ControlForm>,
+) -> Result<Response, Problem> {
+    let (executions, caller) = (state.service.executions(), &signed_in.caller);
+    let reason = Some(form.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+    let found = match form.action.as_str() {
+        "pause" => executions.pause(caller, &id, reason).await?.0,
+        "resume" => executions.resume_if_paused(caller, &id).await?,
+        "cancel" => executions.cancel(caller, &id, reason).await?.0,
+        "undo" => executions.undo(caller, &id, reason).await?.0,
+        other => return Err(Problem::bad_parameter("action", format!("`{other}` is no action"))),
+    };
+    go_on(&state, &found, "").await
+}
+
+/// The page of an answer that came too late: 409, with the newest answers.
+async fn conflict(
+    state: &WebState,
+    signed_in: &SignedIn,
+    headers: &HeaderMap,
+    inspected: &InspectedExecution,
+) -> Result<Response, Problem> {
+    let execution = inspected.view.id.to_string();
+    let filter = JournalFilter { execution: Some(execution.clone()), ..JournalFilter::default() };
+    let mut answers = state.service.journal().list_newest(&filter, None, ANSWERS_SEARCHED).await?;
+    answers.retain(|entry| entry.actor.contains(':'));
+    answers.truncate(3);
+    let frame = Frame::load(state, signed_in, headers, Area::Executions, "Answered already").await?;
+    let page: Html<String> = render(&ConflictPage { frame, execution, answers })?;
+    Ok(with_status(StatusCode::CONFLICT, page))
+}

@@ -1,0 +1,294 @@
+//! `/executions/{id}`: one execution, with its brief, the views of its steps and the panel of one step.
+
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use serde::Deserialize;
+
+use super::execution_parts::{BriefPart, GraphPart, HeadPart, ReaderRights, StepsPart, StepsQuery};
+use super::frame::{Area, Frame};
+use super::journal_table::JournalTable;
+use super::markup::{Markup, url_part};
+use super::render;
+use super::step_panel::StepPanel;
+use crate::service::{InspectedExecution, JournalFilter};
+use crate::web::WebState;
+use crate::web::authentication::SignedIn;
+use crate::web::problem::Problem;
+
+/// Entries that a page of the journal view shows.
+const ENTRIES_PER_PAGE: usize = 100;
+
+/// The query of an execution's page.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PageQuery {
+    /// `graph`, `steps` or `journal`.
+    pub view: String,
+    /// The step whose panel is open.
+    pub step: String,
+    /// `hide`: the table leaves finished steps out.
+    pub finished: String,
+    /// How many steps lie before the page of the table.
+    pub from: usize,
+    /// The kind of entries to show.
+    pub kind: String,
+    /// `only`: entries that record a failure.
+    pub failures: String,
+    /// Entries before this position.
+    pub before: Option<u64>,
+    /// The position that the page was rendered at, for the live stream.
+    pub after: Option<u64>,
+    /// Shown above the page: `elsewhere`.
+    pub note: String,
+}
+
+/// A view of an execution's steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tab {
+    Graph,
+    Steps,
+    Journal,
+}
+
+impl Tab {
+    const ALL: [Self; 3] = [Self::Graph, Self::Steps, Self::Journal];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Graph => "graph",
+            Self::Steps => "steps",
+            Self::Journal => "journal",
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Graph => "Graph",
+            Self::Steps => "Steps",
+            Self::Journal => "Journal",
+        }
+    }
+
+    /// The view that a query names; the graph if it names none.
+    fn parse(word: &str) -> Self {
+        Self::ALL.into_iter().find(|tab| tab.as_str() == word).unwrap_or(Self::Graph)
+    }
+}
+
+impl PageQuery {
+    pub fn tab(&self) -> Tab {
+        Tab::parse(&self.view)
+    }
+
+    fn selected(&self) -> Option<&str> {
+        Some(self.step.as_str()).filter(|step| !step.is_empty())
+    }
+
+    /// The path of the stream that keeps the page current, for a page rendered at this position.
+    fn live_path(&self, id: &str, position: u64) -> String {
+        let mut path = format!("/executions/{id}/live?view={}&after={position}", self.tab().as_str());
+        let parts = [
+            ("step", &self.step),
+            ("finished", &self.finished),
+            ("kind", &self.kind),
+            ("failures", &self.failures),
+        ];
+        for (name, value) in parts.into_iter().filter(|(_, value)| !value.is_empty()) {
+            path.push_str(&format!("&{name}={}", url_part(value)));
+        }
+        path
+    }
+}
+
+/// The parts of the page, each as its HTML; the element of each has the part's name as its id.
+#[derive(Clone, Debug)]
+pub struct ExecutionPageParts {
+    pub head: Markup,
+    pub brief: Markup,
+    pub view: Markup,
+    pub panel: Markup,
+}
+
+impl ExecutionPageParts {
+    /// Each part with the id of its element.
+    pub fn named(&self) -> [(&'static str, &Markup); 4] {
+        [("head", &self.head), ("brief", &self.brief), ("view", &self.view), ("panel", &self.panel)]
+    }
+}
+
+/// A tab of the page.
+#[derive(Debug)]
+struct TabLink {
+    word: &'static str,
+    name: &'static str,
+    path: String,
+    /// Shown behind the word.
+    count: String,
+    is_selected: bool,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "execution.html")]
+struct ExecutionHtml {
+    frame: Frame,
+    plan: String,
+    parts: ExecutionPageParts,
+    tabs: Vec<TabLink>,
+    live_path: String,
+    has_panel: bool,
+    is_elsewhere: bool,
+    short: String,
+}
+
+/// The view that shows the journal of one execution.
+#[derive(Debug, Template)]
+#[template(path = "execution_journal.html")]
+struct JournalPart {
+    execution: String,
+    table: JournalTable,
+    kind: String,
+    kinds: Vec<&'static str>,
+    only_failures: bool,
+    position: String,
+}
+
+/// `GET /executions/{id}`.
+pub async fn show(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    Query(query): Query<PageQuery>,
+) -> Result<Html<String>, Problem> {
+    let inspected = state.service.executions().inspect(&id).await?;
+    let rights = ReaderRights::of(&signed_in);
+    let parts = parts(&state, &inspected, &query, rights).await?;
+    let view = &inspected.view;
+    let (id, name) = (view.id.to_string(), view.plan.name.clone());
+    let frame =
+        Frame::load(&state, &signed_in, &headers, Area::Executions, format!("{name} {}", view.status))
+            .await?;
+    render(&ExecutionHtml {
+        frame: frame.at(format!("/executions/{id}?view={}", query.tab().as_str())),
+        tabs: tabs(&inspected, &query),
+        live_path: query.live_path(&id, view.position),
+        has_panel: query.selected().is_some(),
+        is_elsewhere: query.note == "elsewhere",
+        short: super::markup::short_id(&id).to_owned(),
+        plan: name,
+        parts,
+    })
+}
+
+fn tabs(inspected: &InspectedExecution, query: &PageQuery) -> Vec<TabLink> {
+    let id = &inspected.view.id;
+    let step = query.selected().map(|step| format!("&step={}", url_part(step))).unwrap_or_default();
+    let link = |tab: Tab| TabLink {
+        word: tab.word(),
+        name: tab.as_str(),
+        path: format!("/executions/{id}?view={}{step}", tab.as_str()),
+        count: if tab == Tab::Steps { inspected.view.steps.len().to_string() } else { String::new() },
+        is_selected: tab == query.tab(),
+    };
+    Tab::ALL.map(link).into()
+}
+
+/// Renders the parts of the page.
+pub async fn parts(
+    state: &WebState,
+    inspected: &InspectedExecution,
+    query: &PageQuery,
+    rights: ReaderRights,
+) -> Result<ExecutionPageParts, Problem> {
+    let html = |html: Html<String>| Markup::from_rendered(html.0);
+    let selected = query.selected();
+    let view = match query.tab() {
+        Tab::Graph => render(&GraphPart::of(inspected, selected))?,
+        Tab::Steps => {
+            let steps = StepsQuery { hides_finished: query.finished == "hide", from: query.from, selected };
+            render(&StepsPart::of(inspected, steps, rights))?
+        }
+        Tab::Journal => render(&journal_part(state, inspected, query).await?)?,
+    };
+    let panel = match selected {
+        None => Markup::default(),
+        Some(step) => {
+            let detail = state.service.executions().step(inspected.view.id.as_str(), step).await?;
+            let (tab, base_url) = (query.tab().as_str(), state.access.base_url.as_str());
+            html(render(&StepPanel::of(&inspected.view, detail, tab, rights, base_url))?)
+        }
+    };
+    Ok(ExecutionPageParts {
+        head: html(render(&HeadPart::of(inspected, rights))?),
+        brief: html(render(&BriefPart::of(inspected, rights))?),
+        view: html(view),
+        panel,
+    })
+}
+
+async fn journal_part(
+    state: &WebState,
+    inspected: &InspectedExecution,
+    query: &PageQuery,
+) -> Result<JournalPart, Problem> {
+    let id = inspected.view.id.to_string();
+    let only_failures = query.failures == "only";
+    let filter = JournalFilter {
+        execution: Some(id.clone()),
+        kind: Some(query.kind.clone()).filter(|kind| !kind.is_empty()),
+        ..JournalFilter::default()
+    };
+    let mut entries =
+        state.service.journal().list_newest(&filter, query.before, ENTRIES_PER_PAGE as u64).await?;
+    let is_full = entries.len() == ENTRIES_PER_PAGE;
+    let path = format!(
+        "/executions/{id}?view=journal&kind={}&failures={}",
+        url_part(&query.kind),
+        url_part(&query.failures)
+    );
+    if only_failures {
+        entries.retain(super::journal_table::is_bad);
+    }
+    let page = if is_full { entries.len() } else { usize::MAX };
+    Ok(JournalPart {
+        table: JournalTable::of(&entries, page, true, &path),
+        kind: query.kind.clone(),
+        kinds: actbook_engine::event::Event::KINDS_READ.to_vec(),
+        only_failures,
+        position: super::markup::grouped(inspected.view.position),
+        execution: id,
+    })
+}
+
+/// `GET /executions/{id}/steps/{step}/{value}`: a step's `arguments.json`, `output.json` or `recorded.json`, whole.
+pub async fn value(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+    Path((id, step, value)): Path<(String, String, String)>,
+) -> Result<Response, Problem> {
+    if !ReaderRights::of(&signed_in).values {
+        let cure = "ask an administrator for a role that may see arguments and outputs";
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "your role may not see this value",
+            cure,
+        ));
+    }
+    let detail = state.service.executions().step(&id, &step).await?;
+    let found = match value.as_str() {
+        "arguments.json" => detail.step.arguments,
+        "output.json" => detail.step.output,
+        "recorded.json" => detail.step.recorded,
+        _ => None,
+    };
+    let Some(found) = found else {
+        let detail = "the step has no such value, or it was erased";
+        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail, "go back to the execution"));
+    };
+    let mut response = axum::Json(found).into_response();
+    response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    Ok(response)
+}

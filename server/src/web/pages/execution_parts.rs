@@ -1,0 +1,397 @@
+//! The parts of an execution's page: head, brief with answers, tabs, and the views of its steps. The live stream
+//! sends each part again when it has changed.
+
+use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use askama::Template;
+use askama::filters::HtmlSafe;
+
+use super::answer_words::AnswerButton;
+use super::execution_row::split_actor;
+use super::markup::{Icon, Markup, StatusMark, count, grouped, icon, short_id, url_part};
+use super::question_card::{CallLine, QuestionCard, short_summary, undo_lines};
+use super::sentence::sentence;
+use super::times::{PageDuration, PageTime, duration, elapsed, page_time};
+use crate::caller::Right;
+use crate::drawing::{NodeState, PlanGraph, render_for_page};
+use crate::service::view::{ExecutionView, StepView};
+use crate::service::{Brief, InspectedExecution};
+use crate::web::authentication::SignedIn;
+
+/// Steps that a page of the table shows.
+pub const STEPS_PER_PAGE: usize = 200;
+/// Steps that a column of the brief names.
+const BRIEF_STEPS_MAX: usize = 12;
+/// Most characters of the arguments of a call in the brief.
+const BRIEF_ARGUMENTS_MAX: usize = 60;
+
+/// What a reader of a page may do and see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReaderRights {
+    /// Arguments, outputs and the texts of errors.
+    pub values: bool,
+    pub operate: bool,
+    pub approve: bool,
+    pub run: bool,
+}
+
+impl ReaderRights {
+    pub fn of(signed_in: &SignedIn) -> Self {
+        Self {
+            values: signed_in.may(Right::Payloads),
+            operate: signed_in.may(Right::Operate),
+            approve: signed_in.may(Right::Approve),
+            run: signed_in.may(Right::Run),
+        }
+    }
+}
+
+/// A command about the whole execution, as a button.
+#[derive(Debug)]
+pub struct ControlButton {
+    pub action: &'static str,
+    pub icon: Icon,
+    pub label: &'static str,
+    /// It leads to a page that says what will happen.
+    pub confirms: bool,
+}
+
+/// The head: where the execution stands.
+#[derive(Debug, Template)]
+#[template(path = "execution_head.html")]
+pub struct HeadPart {
+    id: String,
+    short: String,
+    plan: String,
+    plan_path: String,
+    version: u32,
+    mark: StatusMark,
+    is_orphaned: bool,
+    controls: Vec<ControlButton>,
+    task: Option<String>,
+    task_path: String,
+    who: String,
+    is_agent: bool,
+    started: PageTime,
+    elapsed: PageDuration,
+    done: usize,
+    total: usize,
+    position: String,
+    sentence: Markup,
+}
+
+impl HtmlSafe for HeadPart {}
+
+impl HeadPart {
+    pub fn of(inspected: &InspectedExecution, rights: ReaderRights) -> Self {
+        let view = &inspected.view;
+        let (kind, name) = split_actor(inspected.started_by.as_deref().unwrap_or("unknown"));
+        Self {
+            short: short_id(view.id.as_str()).to_owned(),
+            plan: view.plan.name.clone(),
+            plan_path: format!("/?plan={}", url_part(&view.plan.name)),
+            version: view.plan.version,
+            mark: StatusMark::of_execution(view.status).pill(),
+            is_orphaned: inspected.is_orphaned,
+            controls: if rights.operate { controls(inspected) } else { Vec::new() },
+            task_path: format!("/?task={}", url_part(view.task.as_deref().unwrap_or_default())),
+            task: view.task.clone(),
+            who: name.to_owned(),
+            is_agent: kind != "person",
+            started: page_time(&view.started_at),
+            elapsed: elapsed(&view.started_at, view.ended_at.as_deref()),
+            done: view.progress.done,
+            total: view.progress.total,
+            position: grouped(view.position),
+            sentence: sentence(inspected, rights.values),
+            id: view.id.to_string(),
+        }
+    }
+}
+
+/// The commands that fit an execution's state.
+fn controls(inspected: &InspectedExecution) -> Vec<ControlButton> {
+    let view = &inspected.view;
+    let button = |action, name, label, confirms| ControlButton { action, icon: icon(name), label, confirms };
+    let mut controls = Vec::new();
+    match view.status {
+        ExecutionStatus::Running | ExecutionStatus::Compensating if inspected.is_orphaned => {
+            controls.push(button("resume", "play", "Resume", false));
+        }
+        ExecutionStatus::Running | ExecutionStatus::Compensating | ExecutionStatus::Blocked => {
+            controls.push(button("pause", "pause", "Pause", false));
+        }
+        ExecutionStatus::Paused => controls.push(button("resume", "play", "Resume", false)),
+        ExecutionStatus::Succeeded
+        | ExecutionStatus::Failed
+        | ExecutionStatus::Cancelled
+        | ExecutionStatus::Compensated => {}
+    }
+    let has_effects = view.steps.iter().any(|step| {
+        matches!(step.status, StepStatus::Succeeded | StepStatus::Unknown | StepStatus::CompensationFailed)
+    });
+    if has_effects && view.status != ExecutionStatus::Compensating {
+        controls.push(button("undo", "compensating", "Undo…", true));
+    }
+    if view.ended_at.is_none() && view.ending.is_none() {
+        controls.push(button("cancel", "cancelled", "Cancel…", true));
+    }
+    controls
+}
+
+/// The brief, and every open question with its answers.
+#[derive(Debug, Template)]
+#[template(path = "execution_brief.html")]
+pub struct BriefPart {
+    execution: String,
+    guarantee: String,
+    columns: Option<BriefColumns>,
+    questions: Vec<QuestionCard>,
+    ending: Option<EndingAnswers>,
+    may_answer: bool,
+}
+
+impl HtmlSafe for BriefPart {}
+
+/// The five columns of the brief.
+#[derive(Debug)]
+struct BriefColumns {
+    done: StepColumn,
+    not_done: StepColumn,
+    may_have_run: StepColumn,
+    undo: Vec<CallLine>,
+    undo_calls: String,
+    cannot_undo: Vec<(String, String)>,
+}
+
+/// The steps of one column.
+#[derive(Debug)]
+struct StepColumn {
+    steps: Vec<(Markup, String)>,
+    total: usize,
+    /// Steps beyond those that are named.
+    more: usize,
+}
+
+impl BriefPart {
+    pub fn of(inspected: &InspectedExecution, rights: ReaderRights) -> Self {
+        let view = &inspected.view;
+        let mut questions: Vec<QuestionCard> =
+            inspected.questions.iter().map(|one| QuestionCard::of(inspected, one, rights.values)).collect();
+        let ending = take_ending_answers(&mut questions);
+        Self {
+            execution: view.id.to_string(),
+            guarantee: view.guarantee.clone(),
+            columns: view.brief.as_ref().map(|brief| BriefColumns::of(view, brief, rights.values)),
+            questions,
+            ending,
+            may_answer: rights.operate || rights.approve,
+        }
+    }
+
+    /// Nothing went wrong, and nothing is asked.
+    fn is_empty(&self) -> bool {
+        self.columns.is_none() && self.questions.is_empty()
+    }
+}
+
+/// Moves the answers that end the whole execution out of the questions. Those of the first question stand for the
+/// same answers of the others.
+fn take_ending_answers(questions: &mut [QuestionCard]) -> Option<EndingAnswers> {
+    let first = questions.iter().find(|card| card.buttons.iter().any(|button| button.is_hard))?;
+    let buttons: Vec<AnswerButton> = first.buttons.iter().filter(|button| button.is_hard).cloned().collect();
+    let ending = EndingAnswers { digest: first.digest.clone(), buttons };
+    let is_taken = |button: &AnswerButton| ending.buttons.iter().any(|taken| taken.value == button.value);
+    for card in questions {
+        card.buttons.retain(|button| !is_taken(button));
+    }
+    Some(ending)
+}
+
+/// Answers that end the whole execution, and the question that they are given to.
+#[derive(Debug)]
+struct EndingAnswers {
+    digest: String,
+    buttons: Vec<AnswerButton>,
+}
+
+impl BriefColumns {
+    fn of(view: &ExecutionView, brief: &Brief, shows_values: bool) -> Self {
+        let column = |ids: &[actbook_engine::id::StepId]| {
+            let named = ids.iter().take(BRIEF_STEPS_MAX).filter_map(|id| find_step(view, id.as_str()));
+            let steps = named.map(|step| (StatusMark::of_step(step.status).icon_only(), step.id.to_string()));
+            let more = ids.len().saturating_sub(BRIEF_STEPS_MAX);
+            StepColumn { steps: steps.collect(), total: ids.len(), more }
+        };
+        let shown = brief.undo.len().min(BRIEF_STEPS_MAX);
+        Self {
+            done: column(&brief.done),
+            not_done: column(&brief.not_done),
+            may_have_run: column(&brief.may_have_run),
+            undo: undo_lines(&brief.undo[..shown], shows_values, BRIEF_ARGUMENTS_MAX),
+            undo_calls: count(brief.undo.len(), "call"),
+            cannot_undo: brief
+                .cannot_undo
+                .iter()
+                .take(BRIEF_STEPS_MAX)
+                .map(|one| (one.step.to_string(), one.why.clone()))
+                .collect(),
+        }
+    }
+}
+
+fn find_step<'a>(view: &'a ExecutionView, id: &str) -> Option<&'a StepView> {
+    view.steps.iter().find(|step| step.id.as_str() == id)
+}
+
+/// The graph of the execution's plan with the state of each step.
+#[derive(Debug, Template)]
+#[template(path = "execution_graph.html")]
+pub struct GraphPart {
+    /// `None`: too many steps to draw.
+    drawing: Option<Markup>,
+    steps: usize,
+    steps_path: String,
+    marks: Vec<StatusMark>,
+}
+
+impl HtmlSafe for GraphPart {}
+
+impl GraphPart {
+    pub fn of(inspected: &InspectedExecution, selected: Option<&str>) -> Self {
+        let view = &inspected.view;
+        let state = |step: &StepView| NodeState {
+            status: step.status,
+            time: step.took_ms.map_or_else(|| step.status.as_str().replace('_', " "), duration),
+            attempts: step.attempts,
+            link: step_path(view, "graph", step.id.as_str()),
+            selected: selected == Some(step.id.as_str()),
+        };
+        let states: Vec<NodeState> = view.steps.iter().map(state).collect();
+        let steps_path = format!("/executions/{}?view=steps", view.id);
+        let drawing = render_for_page(&PlanGraph::from_plan(&inspected.plan), &states, &steps_path);
+        let is_present = |status: &&StepStatus| view.steps.iter().any(|step| step.status == **status);
+        Self {
+            drawing: drawing.map(Markup::from_rendered),
+            steps: view.steps.len(),
+            steps_path,
+            marks: StepStatus::ALL.iter().filter(is_present).map(|one| StatusMark::of_step(*one)).collect(),
+        }
+    }
+}
+
+/// The path of an execution's page with a view and a step's panel.
+pub fn step_path(view: &ExecutionView, tab: &str, step: &str) -> String {
+    format!("/executions/{}?view={tab}&step={}#panel", view.id, url_part(step))
+}
+
+/// The table of steps, failures first.
+#[derive(Debug, Template)]
+#[template(path = "execution_steps.html")]
+pub struct StepsPart {
+    rows: Vec<StepRow>,
+    total: usize,
+    hides_finished: bool,
+    toggle_path: String,
+    next_path: Option<String>,
+}
+
+impl HtmlSafe for StepsPart {}
+
+/// One step of the table.
+#[derive(Debug)]
+struct StepRow {
+    number: usize,
+    id: String,
+    path: String,
+    is_selected: bool,
+    does: String,
+    mark: StatusMark,
+    /// The error, the progress, or the output in short.
+    note: String,
+    is_bad: bool,
+    attempts: usize,
+    took: Markup,
+}
+
+/// Which steps the table shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepsQuery<'a> {
+    pub hides_finished: bool,
+    /// How many steps of the order lie before the page.
+    pub from: usize,
+    pub selected: Option<&'a str>,
+}
+
+impl StepsPart {
+    pub fn of(inspected: &InspectedExecution, query: StepsQuery<'_>, rights: ReaderRights) -> Self {
+        let view = &inspected.view;
+        let is_shown = |step: &StepView| !query.hides_finished || !is_finished(step.status);
+        let mut steps: Vec<(usize, &StepView)> =
+            view.steps.iter().enumerate().filter(|(_, step)| is_shown(step)).collect();
+        steps.sort_by_key(|(number, step)| (rank(step.status), *number));
+        let total = steps.len();
+        let page = steps.into_iter().skip(query.from).take(STEPS_PER_PAGE);
+        let rows = page.map(|(index, step)| StepRow::of(view, index, step, query.selected, rights)).collect();
+        let base = format!("/executions/{}?view=steps", view.id);
+        let kept = if query.hides_finished { "&finished=hide" } else { "" };
+        let next = query.from + STEPS_PER_PAGE;
+        Self {
+            rows,
+            total: view.steps.len(),
+            hides_finished: query.hides_finished,
+            toggle_path: if query.hides_finished { base.clone() } else { format!("{base}&finished=hide") },
+            next_path: (next < total).then(|| format!("{base}{kept}&from={next}")),
+        }
+    }
+}
+
+impl StepRow {
+    fn of(
+        view: &ExecutionView,
+        index: usize,
+        step: &StepView,
+        selected: Option<&str>,
+        rights: ReaderRights,
+    ) -> Self {
+        let error = step.error.as_ref().filter(|_| rights.values);
+        let note = match (error, &step.progress, step.output.as_ref().filter(|_| rights.values)) {
+            (Some(error), _, _) => format!("{}: {}", error.category, error.message),
+            (None, Some(progress), _) => progress.message.clone().unwrap_or_default(),
+            (None, None, Some(output)) => short_summary(output),
+            (None, None, None) => String::new(),
+        };
+        let took = match (step.took_ms, &step.started_at) {
+            (Some(ms), _) => Markup::text(&duration(ms)),
+            (None, Some(at)) => Markup::from_rendered(elapsed(at, None).to_string()),
+            (None, None) => Markup::text("–"),
+        };
+        Self {
+            number: index + 1,
+            path: step_path(view, "steps", step.id.as_str()),
+            is_selected: selected == Some(step.id.as_str()),
+            does: step.tool.clone().or_else(|| step.action.clone()).unwrap_or_default(),
+            mark: StatusMark::of_step(step.status),
+            is_bad: error.is_some() && rank(step.status) == 0,
+            note,
+            attempts: step.attempts,
+            took,
+            id: step.id.to_string(),
+        }
+    }
+}
+
+/// The order of statuses in the table: what went wrong, what is under way, what is to come, what is finished.
+fn rank(status: StepStatus) -> usize {
+    match status {
+        StepStatus::Failed | StepStatus::Unknown | StepStatus::CompensationFailed => 0,
+        StepStatus::AwaitingApproval | StepStatus::AwaitingAgent => 1,
+        StepStatus::Running | StepStatus::Compensating => 2,
+        StepStatus::Pending | StepStatus::Cancelled => 3,
+        StepStatus::Succeeded | StepStatus::Skipped | StepStatus::Compensated => 4,
+    }
+}
+
+/// Whether nothing more happens to a step of this status by itself, and nothing went wrong.
+fn is_finished(status: StepStatus) -> bool {
+    rank(status) == 4
+}
