@@ -82,7 +82,7 @@ pub use figures::{
     CalibrationBucket, DurationPercentiles, ExecutionFigures, FailureFigures, LongestStep, PeriodFigures,
     PeriodLength, PlanFigures, RetryFigures, Stats, StatsFilter, ToolFigures, WaitFigures,
 };
-pub use inspect::{InboxQuestion, InspectedExecution};
+pub use inspect::{InspectedExecution, OpenQuestion};
 pub use journal::{CleanupReport, Journal, VerifyFailure, VerifyReport};
 pub use listing::{ExecutionPage, ListedError, ListedExecution, ListedQuestion, ListedStep};
 pub use pins::{AcceptedTool, ToolPolicyView};

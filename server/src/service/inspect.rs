@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::store::executions;
 
 /// At most this many open executions of each status are looked through for questions.
-const INBOX_EXECUTIONS_MAX: u64 = 200;
+const OPEN_EXECUTIONS_MAX: u64 = 200;
 
 /// One execution as a person reads it.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct InspectedExecution {
 
 /// A question that waits for a person, and the execution that asks it.
 #[derive(Clone, Debug)]
-pub struct InboxQuestion {
+pub struct OpenQuestion {
     pub execution: Arc<InspectedExecution>,
     pub question: PersonQuestion,
 }
@@ -53,16 +53,16 @@ impl Executions<'_> {
     }
 
     /// Every question that waits for a person, oldest first.
-    pub async fn inbox(self) -> Result<Vec<InboxQuestion>, Error> {
+    pub async fn open_questions(self) -> Result<Vec<OpenQuestion>, Error> {
         let mut found = Vec::new();
         for id in self.open_ids().await? {
             let inspected = Arc::new(self.inspect(&id).await?);
             let asked = inspected.questions.iter().filter(|one| one.waiting.kind != QuestionKind::Agent);
             let questions =
-                asked.cloned().map(|question| InboxQuestion { execution: inspected.clone(), question });
+                asked.cloned().map(|question| OpenQuestion { execution: inspected.clone(), question });
             found.extend(questions);
         }
-        found.sort_by_key(|one: &InboxQuestion| one.question.waiting.asked_at);
+        found.sort_by_key(|one: &OpenQuestion| one.question.waiting.asked_at);
         Ok(found)
     }
 
@@ -76,12 +76,12 @@ impl Executions<'_> {
             ExecutionStatus::Compensating,
         ] {
             let filter = executions::ExecutionRowFilter { status: Some(status), ..Default::default() };
-            let open = executions::list(self.0.tenant, self.0.boundary(), &filter, INBOX_EXECUTIONS_MAX);
+            let open = executions::list(self.0.tenant, self.0.boundary(), &filter, OPEN_EXECUTIONS_MAX);
             ids.extend(open.all(&self.0.db).await?.into_iter().map(|row| row.public_id));
         }
         let all = executions::ExecutionRowFilter::default();
         let ended =
-            executions::waiting_after_end(self.0.tenant, self.0.boundary(), &all, INBOX_EXECUTIONS_MAX);
+            executions::waiting_after_end(self.0.tenant, self.0.boundary(), &all, OPEN_EXECUTIONS_MAX);
         ids.extend(ended.all(&self.0.db).await?.into_iter().map(|row| row.public_id));
         Ok(ids)
     }

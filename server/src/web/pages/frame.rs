@@ -127,7 +127,7 @@ impl Frame {
         Ok(Self {
             title: title.into(),
             area: Some(area),
-            questions: state.service.executions().inbox().await?.len(),
+            questions: state.service.executions().open_questions().await?.len(),
             who: Some(signed_in.credential.name.clone()),
             role: signed_in.credential.role.to_string(),
             display: DisplaySettings::from_headers(headers),

@@ -61,9 +61,9 @@ pub async fn live_parts(
 }
 
 async fn load(state: &WebState, rights: ReaderRights) -> Result<CardsPart, Problem> {
-    let inbox = state.service.executions().inbox().await?;
+    let inbox = state.service.executions().open_questions().await?;
     let card =
-        |one: &crate::service::InboxQuestion| QuestionCard::of(&one.execution, &one.question, rights.values);
+        |one: &crate::service::OpenQuestion| QuestionCard::of(&one.execution, &one.question, rights.values);
     let cards: Vec<QuestionCard> = inbox.iter().map(card).collect();
     let mut kinds: Vec<(&'static str, usize)> = Vec::new();
     for card in &cards {
