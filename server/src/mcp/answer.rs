@@ -131,8 +131,8 @@ pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer 
 
 /// The answer that shows one execution, with these suggestions.
 fn render_execution(view: &ExecutionView, next: Vec<Suggestion>) -> AgentAnswer {
-    let (steps, left_out) = select_steps(view);
     let mut structured = serde_json::to_value(view).unwrap_or_default();
+    let (steps, left_out) = select_steps(view, structured["steps"].take());
     structured["steps"] = json!(steps);
     structured["next"] = json!(next);
     rename_options_to_actions(&mut structured["waiting"], &view.waiting);
@@ -163,28 +163,29 @@ fn option_name(option: AnswerOption) -> &'static str {
     }
 }
 
-/// The steps to show, and how many were left out. Steps that run, failed or wait come before quiet ones.
-fn select_steps(view: &ExecutionView) -> (Vec<Value>, usize) {
+/// The steps to show, of all as JSON, and how many were left out. Steps that run, failed or wait come before
+/// quiet ones.
+fn select_steps(view: &ExecutionView, all: Value) -> (Vec<Value>, usize) {
     let is_quiet = |step: &StepView| {
         [StepStatus::Pending, StepStatus::Succeeded, StepStatus::Skipped, StepStatus::Cancelled]
             .contains(&step.status)
     };
     let mut room = STEPS_SHOWN_MAX.saturating_sub(view.steps.iter().filter(|step| !is_quiet(step)).count());
     let mut shown = Vec::new();
-    for step in &view.steps {
+    let all = if let Value::Array(all) = all { all } else { Vec::new() };
+    for (step, json) in view.steps.iter().zip(all) {
         let fits = !is_quiet(step) || room > 0;
         room -= usize::from(is_quiet(step) && room > 0);
         if fits && shown.len() < 2 * STEPS_SHOWN_MAX {
-            shown.push(clip_step(view, step));
+            shown.push(clip_step(view, step, json));
         }
     }
     let left_out = view.steps.len() - shown.len();
     (shown, left_out)
 }
 
-/// The step as JSON, its long values clipped and with the call that reads them whole.
-fn clip_step(view: &ExecutionView, step: &StepView) -> Value {
-    let mut shown = serde_json::to_value(step).unwrap_or_default();
+/// The step, given as JSON, with its long values clipped and with the call that reads them whole.
+fn clip_step(view: &ExecutionView, step: &StepView, mut shown: Value) -> Value {
     for field in ["arguments", "output"] {
         let Some(value) = shown.get_mut(field) else { continue };
         clip_value(value);
