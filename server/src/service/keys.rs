@@ -15,6 +15,7 @@ const KEY_BYTES_MAX: usize = 200;
 
 impl Service {
     /// Redacts a request and submits it to the ledger, under the caller's request key if there is one.
+    /// `Repeated`: the key was used for the same request before, and nothing was appended.
     pub(super) async fn submit<R: RedactedRequest>(
         &self,
         caller: &Caller,
@@ -60,7 +61,7 @@ impl Service {
     }
 
     /// The key as it is stored. In a confined service keys are separate per project, even for callers of the
-    /// same name.
+    /// same name. Refused if the key is empty, too long or holds a secret.
     fn request_key(&self, caller: &Caller, key: &IdempotencyKey) -> Result<RequestKey, Error> {
         if key.name.is_empty() || key.name.len() > KEY_BYTES_MAX {
             return Err(Error::InvalidKey { bytes_max: KEY_BYTES_MAX });

@@ -57,7 +57,7 @@ pub struct PersonQuestion {
 
 impl Executions<'_> {
     /// The view of an execution, and its open questions with their texts, in the order of
-    /// `ExecutionView::waiting`.
+    /// `ExecutionView::waiting`. `asker`: `None` if a person reads the questions without being asked.
     pub async fn person_questions(
         self,
         id: &str,
@@ -90,7 +90,8 @@ impl Executions<'_> {
         Ok((view, all))
     }
 
-    /// Who asked for the undo that waits for an approval, and why. `None`: the plan proposes it.
+    /// Who asked for the undo that waits for an approval, and why. `None`: nobody asked; the plan proposes
+    /// it.
     async fn undo_request(
         self,
         stream: StreamId,
@@ -110,7 +111,7 @@ impl Executions<'_> {
         Ok(entries.iter().rev().find_map(request))
     }
 
-    /// The values to which arguments of steps that have not begun can be bound already: the inputs.
+    /// Loads the values to which arguments of steps that have not begun can be bound already: the inputs.
     async fn load_planned_values(self, execution: &Execution) -> Result<LoadedPayloads, Error> {
         let mut values = LoadedPayloads::default();
         let inputs = execution.inputs.iter().map(|stored| stored.position);
@@ -139,7 +140,7 @@ struct QuestionContext<'a> {
 }
 
 impl QuestionContext<'_> {
-    /// Builds the text and the digest of one question.
+    /// Builds the text and the digest of one question; `waiting`: its view.
     fn build_question(&self, question: &Question, waiting: &WaitingView) -> PersonQuestion {
         let mut lines = vec![self.headline(question, waiting)];
         lines.extend(self.background_lines());
@@ -199,6 +200,7 @@ impl QuestionContext<'_> {
     }
 
     /// Who asks now; where a person reads the question unasked, who asked for the undo that it is about.
+    /// `None`: nobody.
     fn asker_of(&self, question: &Question) -> Option<Asker<'_>> {
         let request = || {
             let UndoRequest { actor, reason } = self.undo_request.as_ref()?;
@@ -208,7 +210,7 @@ impl QuestionContext<'_> {
         self.asker.or_else(request)
     }
 
-    /// Lines on the plan and its reasoning, and who started it.
+    /// The lines on the plan, its reasoning, and who started the execution.
     fn background_lines(&self) -> Vec<String> {
         let plan = &self.execution.plan_ref;
         let (named, version, digest) = (name(&plan.name), plan.version, plan.digest);
@@ -220,6 +222,7 @@ impl QuestionContext<'_> {
         lines
     }
 
+    /// The line on the step from which on not everything can be undone, or on there being none; never `None`.
     fn point_of_no_return_line(&self) -> Option<String> {
         let check = analysis::check_plan(&self.execution.plan, &self.execution.tool_policies);
         Some(match check.point_of_no_return {
@@ -251,7 +254,7 @@ impl QuestionContext<'_> {
     }
 }
 
-/// The line on who asks and why.
+/// The line on who asks and why; the reason is quoted.
 fn asker_line(Asker { actor, reason }: Asker<'_>) -> String {
     let why = reason.map_or("without a reason".to_owned(), |why| {
         format!("who gives as the reason: {}", quoted(why, REASON_CHARS_MAX))
