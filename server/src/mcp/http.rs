@@ -91,8 +91,9 @@ impl ListenConfig {
     }
 }
 
-/// Serves until `shutdown` resolves, with a handler from `new_handler` for each session; then accepts nothing
-/// more and lets requests in flight finish.
+/// Serves `/mcp`, with a handler from `new_handler` for each session, and the health routes until `shutdown`
+/// resolves. Then accepts nothing more and gives requests in flight `SHUTDOWN_GRACE` to finish. `service` is
+/// what `/readyz` checks; `None`: always ready.
 pub async fn serve<H: ServerHandler>(
     listener: TcpListener,
     listen: &ListenConfig,
@@ -133,7 +134,8 @@ pub async fn serve<H: ServerHandler>(
 /// One HTTP/1 connection that serves a router.
 type ServerHttpConnection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
 
-/// Spawns a task that serves one connection and releases its slot at the end.
+/// Spawns a task that serves one connection and releases its slot at the end. A connection in a reserved slot
+/// reaches the health routes only, for `RESERVED_SLOT_TIMEOUT`.
 fn serve_connection(stream: TcpStream, routers: &Routers, slot: ConnectionSlot, graceful: &GracefulShutdown) {
     let router = if slot.is_reserved { &routers.health_only } else { &routers.all_routes };
     let connection = graceful.watch(http_connection(stream, router.clone(), &slot));
@@ -171,6 +173,7 @@ struct Routers {
 }
 
 impl Routers {
+    /// The routers, with Host and Origin checked on every route. `ending`: cancels the sessions.
     fn new<H: ServerHandler>(
         listen: &ListenConfig,
         new_handler: impl Fn() -> H + Send + Sync + 'static,
@@ -193,7 +196,8 @@ impl Routers {
     }
 }
 
-/// The route `/mcp`: limits the number of sessions, and answers a body that does not parse with a JSON-RPC error.
+/// The route `/mcp`: limits the number of sessions, and answers a body that does not parse with a JSON-RPC
+/// error. `ending`: cancels the sessions.
 fn mcp_router<H: ServerHandler>(
     new_handler: impl Fn() -> H + Send + Sync + 'static,
     ending: &CancellationToken,
@@ -251,6 +255,7 @@ struct HttpGuard {
 }
 
 /// Checks Host and Origin, against DNS rebinding from a browser, and reads the body within the budget.
+/// Answers 403 to another host or origin.
 async fn guard_request(State(guard): State<HttpGuard>, request: Request, next: Next) -> Response {
     let HttpGuard { host_names: names, body_budget: bodies } = guard;
     let host = request_host(request.uri(), request.headers());
