@@ -149,8 +149,9 @@ impl Tools {
         self.call_with_progress(call, sending, Arc::new(|_| {}), stop).await
     }
 
-    /// Like `call`, and reports progress. Here `sending` returns whether the call may be sent; false: it
-    /// fails as not sent.
+    /// Like `call`, and passes the tool's progress reports to `progress`. `sending` returns whether the call
+    /// may be sent; false: it fails as not sent. When `stop` resolves, a call that is not sent yet fails as not
+    /// sent; a call in flight is asked to stop, and its outcome is still awaited, at most until its timeout.
     pub async fn call_with_progress(
         &self,
         call: Call,

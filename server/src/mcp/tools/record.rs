@@ -232,8 +232,8 @@ impl AgentTool for RecordCompensationInput {
     }
 }
 
-/// Lets the execution continue after a record, and answers with its view; also if this process cannot drive
-/// it.
+/// Makes sure that the execution has a driver after a record, and answers with its view. Not an error if this
+/// process cannot drive the execution because its toolset differs: the record is journaled already.
 async fn continue_and_answer(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
