@@ -225,6 +225,11 @@ impl Ledger {
         self.shared.lock().with_execution(stream, read)
     }
 
+    /// Whether the state of an execution that `with_execution` reads is cached and holds no queued entry.
+    pub fn is_durable(&self, stream: StreamId) -> bool {
+        self.shared.lock().is_durable(stream)
+    }
+
     /// The cached state of an execution. None: not cached, or not known to be durable.
     pub fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
         self.shared.lock().cached_execution(stream)

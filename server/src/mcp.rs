@@ -78,7 +78,8 @@ struct EndpointState {
 }
 
 impl McpEndpoint {
-    /// Confines agents, not background drives, to the service's project. Err: no key for the state codec.
+    /// An endpoint with the tools of `profile`. Confines agents, not background drives, to the service's
+    /// project. Err: no key for the state codec.
     pub fn new(service: &Service, config: &Config, profile: ToolProfile) -> Result<Self, Error> {
         let key = service.seal_key()?;
         let codec = RequestStateCodec::try_new(key.to_vec());
@@ -97,7 +98,7 @@ impl McpEndpoint {
         &self.0.service
     }
 
-    /// Drives this endpoint's executions independently of any connection.
+    /// The driver of this endpoint's executions, which runs independently of any connection.
     pub fn background(&self) -> &BackgroundDriver {
         self.0.service.background()
     }
@@ -110,7 +111,8 @@ impl McpEndpoint {
         &self.0.state_codec
     }
 
-    /// How an approval can be given for this request, as far as the config and its client decide that.
+    /// How an approval can be given for this request, as far as the config and the request's client decide
+    /// that.
     fn approval_route(&self, request: &AgentRequest) -> ApprovalRoute {
         match self.0.approvals {
             Authority::Agents => ApprovalRoute::Agent,
@@ -149,7 +151,8 @@ impl McpEndpoint {
         Ok(())
     }
 
-    /// The answer that shows an execution to the agent that asks: claims of its steps name their holders.
+    /// The answer that shows an execution to the agent that asks: claims of its steps name their holders, and
+    /// the suggestions fit how this client can approve.
     async fn execution_answer(
         &self,
         request: &AgentRequest,
@@ -177,6 +180,7 @@ pub struct SessionHandler {
 }
 
 impl SessionHandler {
+    /// Opens a session, which is closed when the handler is dropped.
     pub fn new(endpoint: McpEndpoint) -> Self {
         let (subscriptions, in_flight) = (SessionSubscriptions::default(), Mutex::default());
         let session = endpoint.service().open_session();
@@ -208,7 +212,8 @@ impl Drop for RequestIdGuard<'_> {
     }
 }
 
-/// Serves one client over this process's own stdin and stdout, until stdin ends.
+/// Serves one client over this process's own stdin and stdout, until stdin ends. Err: the client was lost or
+/// does not follow the protocol.
 pub async fn serve_stdio(endpoint: McpEndpoint) -> Result<(), Error> {
     let lost = |error: &dyn std::fmt::Display| {
         let message = format!("the client was lost: {error}");
@@ -386,6 +391,8 @@ impl ServerHandler for SessionHandler {
         Ok(())
     }
 
+    /// The library parses a known method with bad parameters as a custom request: the error says what is
+    /// wrong.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -437,7 +444,7 @@ impl ServerHandler for SessionHandler {
 }
 
 impl McpEndpoint {
-    /// The protocol error for an unknown tool, with the nearest name and all names.
+    /// The protocol error for a tool that this profile does not offer, with the nearest name and all names.
     fn unknown_tool_error(&self, name: &str) -> ErrorData {
         let names: Vec<&str> = self.0.tools.iter().map(|tool| tool.definition.name.as_ref()).collect();
         let near = actbook_engine::analysis::nearest(name, names.iter().copied());

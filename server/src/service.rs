@@ -131,13 +131,14 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens the database and the tools that the config names.
+    /// Opens the database at `url` and the tools that the config names. Starts no server and drives nothing
+    /// yet.
     pub async fn open(url: &str, options: DatabaseOptions, config: &Config) -> Result<Self, Error> {
         Self::open_embedded(url, options, config, Vec::new()).await
     }
 
     /// Like `open`, with executors: tools that the embedding program performs itself, each named
-    /// `server/tool`.
+    /// `server/tool`. Err `InvalidExecutor`: a name or schema is refused.
     pub async fn open_embedded(
         url: &str,
         options: DatabaseOptions,
@@ -156,12 +157,12 @@ impl Service {
         Ok(Self { project, agents_may_approve, agents_may_share, ..service.with_task_plans(task_plans) })
     }
 
-    /// Replaces the rules that create plans for new tasks.
+    /// Replaces the rules that create plans for new tasks. Has no effect on clones made before.
     pub fn with_task_plans(self, task_plans: Vec<TaskPlanRule>) -> Self {
         Self { task_plans: task_plans.into(), ..self }
     }
 
-    /// Like `open`, with a ready-made tool set and default settings instead of a config.
+    /// Like `open`, with ready-made tools and default settings instead of a config.
     pub async fn open_with_tools(url: &str, options: DatabaseOptions, tools: Tools) -> Result<Self, Error> {
         let db = Db::open(url, options).await?;
         let tenant = DEFAULT_TENANT;
@@ -232,7 +233,7 @@ impl Service {
     }
 
     /// Closes the runner, stops the servers that this process started, and checkpoints a SQLite database into
-    /// one file.
+    /// one file if no other process has it open.
     pub async fn close(&self) {
         self.runner.close().await;
         if let Err(error) = self.db.checkpoint_if_last().await {

@@ -62,7 +62,8 @@ pub use secret::{REDACTED, Secret, Secrets, redact_log_line};
 /// A longer progress message is truncated.
 const PROGRESS_MESSAGE_CHARS_MAX: usize = 200;
 
-/// One configured server and the means to call its tools.
+/// One configured server and the means to call its tools. The HTTP tools of the config form one server, and
+/// so do its commands.
 enum Downstream {
     Mcp(Box<mcp::DownstreamServer>),
     Http,
@@ -82,18 +83,19 @@ pub struct Tools {
 }
 
 impl fmt::Debug for Tools {
+    /// Shows only the names of the servers, and no secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tools").field("servers", &self.server_names()).finish_non_exhaustive()
     }
 }
 
 impl Tools {
-    /// Starts no server: each is started on first use.
+    /// The tools of a config. Starts no server: each is started on first use.
     pub fn new(config: &Config) -> Self {
         Self::with_environment(config, |name| std::env::var(name).ok())
     }
 
-    /// The same, with values for `${env:NAME}` taken from `environment` instead of this process.
+    /// Like `new`, with values for `${env:NAME}` taken from `environment` instead of this process.
     pub fn with_environment(
         config: &Config,
         environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
@@ -101,7 +103,7 @@ impl Tools {
         Self::with_environment_and_dns(config, environment, egress::system_dns_lookup())
     }
 
-    /// The same, with host names resolved by `lookup` instead of this machine's resolver.
+    /// Like `with_environment`, with host names resolved by `lookup` instead of this machine's resolver.
     pub fn with_environment_and_dns(
         config: &Config,
         environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
@@ -147,7 +149,9 @@ impl Tools {
         self.call_with_progress(call, sending, Arc::new(|_| {}), stop).await
     }
 
-    /// The same, and reports progress. Here `sending` returns whether the call may be sent.
+    /// Like `call`, and passes the tool's progress reports to `progress`. `sending` returns whether the call
+    /// may be sent; false: it fails as not sent. When `stop` resolves, a call that is not sent yet fails as not
+    /// sent; a call in flight is asked to stop, and its outcome is still awaited, at most until its timeout.
     pub async fn call_with_progress(
         &self,
         call: Call,
@@ -204,7 +208,8 @@ impl Tools {
         .await
     }
 
-    /// Polls an MCP task until it ends. No new call is made: no limit applies, and the call counts as sent.
+    /// Polls an MCP task that an earlier call created until it ends or the call's timeout passes. No new call
+    /// is made: no limit applies, and the call counts as sent.
     async fn follow_mcp_task(
         &self,
         call: &Call,
@@ -224,7 +229,9 @@ impl Tools {
         truncate_outcome(self.secrets.redact_outcome(classify(raw, stopped)), bytes_max)
     }
 
-    /// Checks a config tool against the call's pin; an MCP tool is checked once its server is up.
+    /// Checks a tool of the config against the call's pin, the digest of its description. Ok for any other
+    /// tool: that of an MCP server is checked once the server is up, and in-process executors are not pinned.
+    /// Err: not sent.
     fn check_pin(&self, downstream: &Downstream, tool: &str, call: &Call) -> Result<(), RawOutcome> {
         match downstream {
             Downstream::Http => catalog::http_tool_info(tool, &self.config.http[tool]).check_pin(call),
@@ -235,6 +242,7 @@ impl Tools {
         }
     }
 
+    /// The means to call an HTTP tool of the config. Panics on a name that `find_downstream` would refuse.
     fn http_call<'a>(&'a self, tool: &str, limits: &'a ServerLimits) -> http::HttpCall<'a> {
         http::HttpCall {
             tool: &self.config.http[tool],
@@ -244,6 +252,7 @@ impl Tools {
         }
     }
 
+    /// The means to call a command of the config. Panics on a name that `find_downstream` would refuse.
     fn command_call<'a>(&'a self, tool: &str, limits: &'a ServerLimits) -> command::CommandCall<'a> {
         command::CommandCall {
             tool: &self.config.commands[tool],
@@ -254,17 +263,20 @@ impl Tools {
         }
     }
 
-    /// Passes on what commands write while they run; the first receiver counts.
+    /// Passes each line that a command writes while it runs to `receiver`. Only the first receiver is kept;
+    /// later ones are ignored.
     pub fn pass_on_command_output(&self, receiver: OnCommandOutput) {
         self.command_output.get_or_init(|| receiver);
     }
 
-    /// Redacts before truncating: a secret split by the truncation would not be recognised.
+    /// Redacts the outcome, then truncates it to the server's limit: in the other order, a secret split by
+    /// the truncation would not be recognised.
     fn redact_and_truncate(&self, outcome: CallOutcome, limits: &ServerLimits) -> CallOutcome {
         truncate_outcome(self.secrets.redact_outcome(outcome), limits.output_bytes_max)
     }
 
-    /// Returns a handler that classifies, redacts and truncates a late answer for the call's `on_late`.
+    /// A handler that classifies, redacts and truncates a late answer, and passes it to the call's `on_late`;
+    /// without an `on_late` the answer is discarded.
     fn late_outcome_handler(&self, call: &Call, limits: &ServerLimits) -> OnLateRawOutcome {
         let (on_late, secrets, bytes_max) =
             (call.context.on_late.clone(), self.secrets.clone(), limits.output_bytes_max);
@@ -301,7 +313,8 @@ impl Tools {
         join_all(names.iter().map(|name| self.list_server(name))).await
     }
 
-    /// Lists one server's tools.
+    /// Lists one server's tools, connecting if necessary. `error` in the result: the server is unknown or
+    /// unreachable.
     pub async fn list_server(&self, name: &str) -> ServerTools {
         let listed = match self.downstreams.get(name) {
             Some(Downstream::Mcp(server)) => {
@@ -316,7 +329,7 @@ impl Tools {
                 Ok(commands.map(|(name, tool)| catalog::command_tool_info(name, tool)).collect())
             }
             Some(Downstream::InProcess(executors)) => Ok(executors.list_tools(name)),
-            None => Err(self.unknown_server_error(name).to_string()),
+            None => Err(self.unavailable_server_error(name).to_string()),
         };
         let server = name.to_owned();
         match listed {
@@ -328,12 +341,13 @@ impl Tools {
         }
     }
 
-    /// The names of a server's tools that have an entry in the config.
+    /// The names, without the server, of a server's tools that have settings in the config; empty for an
+    /// unknown server.
     pub fn configured_tools(&self, server: &str) -> Vec<String> {
         self.config.servers.get(server).map(|found| found.tools.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// The description of a tool, written `server/tool`.
+    /// The description of a tool, written `server/tool`; connects to its server if necessary.
     pub async fn describe(&self, name: &str) -> Result<ToolInfo, CatalogError> {
         let (server, tool) = name.split_once('/').ok_or_else(|| CatalogError::BadName(name.to_owned()))?;
         let unknown = || CatalogError::UnknownTool { server: server.to_owned(), tool: tool.to_owned() };
@@ -351,11 +365,12 @@ impl Tools {
                 Ok(catalog::command_tool_info(tool, command))
             }
             Some(Downstream::InProcess(executors)) => executors.describe(server, tool),
-            None => Err(self.unknown_server_error(server)),
+            None => Err(self.unavailable_server_error(server)),
         }
     }
 
-    /// Describes many tools, servers in parallel; an unreachable server is contacted only once.
+    /// Describes many tools, written `server/tool`, servers in parallel; an unreachable server is contacted
+    /// only once. The result has an entry for each name.
     pub async fn describe_all(
         &self,
         names: &BTreeSet<String>,
@@ -385,25 +400,29 @@ impl Tools {
         described
     }
 
-    /// The keys of the config that have no effect.
+    /// The keys of the config that Actbook does not know and that therefore have no effect.
     pub fn unknown_config_words(&self) -> &[UnknownWord] {
         &self.config.unknown_words
     }
 
+    /// Whether the config, or an in-process executor, gives a server of this name.
     pub fn has_server(&self, server: &str) -> bool {
         self.downstreams.contains_key(server)
     }
 
+    /// The names of all servers, sorted; `http` and `command` stand for the HTTP tools and the commands of
+    /// the config.
     pub fn server_names(&self) -> Vec<String> {
         self.downstreams.keys().cloned().collect()
     }
 
-    /// Whether the config trusts the server's tool annotations.
+    /// Whether the config trusts the server's tool annotations; false for a server without settings.
     pub fn trusts_hints_of(&self, server: &str) -> bool {
         self.config.servers.get(server).is_some_and(|server| server.trusted)
     }
 
-    /// The operator's settings for a tool, written `server/tool`.
+    /// The operator's settings for a tool, written `server/tool`; they override those of an executor's
+    /// registration. Defaults where there are none.
     pub fn tool_config(&self, tool: &str) -> ToolConfig {
         let (server, tool) = tool.split_once('/').unwrap_or((tool, ""));
         let configured = self.config.tool_config(server, tool);
@@ -413,7 +432,8 @@ impl Tools {
         }
     }
 
-    /// Stops every MCP server process group: SIGTERM first, then SIGKILL.
+    /// Closes the connections to all MCP servers and stops the process groups of those that run as child
+    /// processes.
     pub async fn shutdown(&self) {
         let servers = self.downstreams.values().filter_map(|downstream| match downstream {
             Downstream::Mcp(server) => Some(server.shutdown()),
@@ -431,7 +451,7 @@ impl Tools {
             return Err(CatalogError::BadName(name.to_owned()).to_string());
         };
         let downstream =
-            self.downstreams.get(server).ok_or_else(|| self.unknown_server_error(server).to_string())?;
+            self.downstreams.get(server).ok_or_else(|| self.unavailable_server_error(server).to_string())?;
         match downstream {
             Downstream::Command if !self.config.commands.contains_key(tool) => {
                 Err(format!("there is no command `{tool}` in the config"))
@@ -445,8 +465,9 @@ impl Tools {
         }
     }
 
-    /// The error for a server that no effective config names.
-    fn unknown_server_error(&self, server: &str) -> CatalogError {
+    /// The error for a server that cannot be called: the config that may name it is untrusted, the server is
+    /// disabled, or the config does not name it.
+    fn unavailable_server_error(&self, server: &str) -> CatalogError {
         if let Some(withheld) = &self.config.withheld {
             return CatalogError::Untrusted(withheld.without_content());
         }
@@ -495,7 +516,7 @@ fn not_admitted(raw: RawOutcome, circuit: &CircuitState) -> CallOutcome {
     }
 }
 
-/// The call was asked to stop while it waited for a permit or for its server.
+/// The outcome of a call that was asked to stop while it waited for a permit or for its server.
 fn stopped_before_send() -> RawOutcome {
     RawOutcome::NotSent {
         category: ErrorCategory::Policy,
@@ -503,7 +524,7 @@ fn stopped_before_send() -> RawOutcome {
     }
 }
 
-/// The `sending` callback refused the call.
+/// The outcome of a call that the `sending` callback refused.
 fn withheld_before_send() -> RawOutcome {
     RawOutcome::NotSent {
         category: ErrorCategory::Internal,

@@ -197,7 +197,8 @@ pub(super) enum LoopKind {
 }
 
 impl ExpressionNode {
-    /// The kind of result, as in `a number`, if it is known never to be a boolean; `None` if it may be one.
+    /// The kind of the result, as in `a number`, if it is known not to be a boolean; of `a ? b : c` one such
+    /// branch is enough. `None`: a boolean, or a kind that is known only at evaluation.
     pub fn non_boolean_kind(&self) -> Option<&'static str> {
         match self {
             Self::Literal(Value::Bool(_)) => None,

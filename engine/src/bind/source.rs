@@ -140,8 +140,8 @@ impl<'a> ExpressionTokens<'a> {
         while self.rest.next_if(|(at, _)| *at < end).is_some() {}
     }
 
-    /// The end of the string literal that opens at `start`, which may be triple-quoted. In a `raw` one a
-    /// backslash does not escape.
+    /// The byte offset after the string literal whose quote (single or triple) is at `start`; the end of the
+    /// text if nothing closes it. In a `raw` literal a backslash does not escape.
     fn string_end(&self, start: usize, raw: bool) -> usize {
         let body = &self.text[start..];
         let quote = &body[..1];
@@ -162,6 +162,7 @@ impl<'a> ExpressionTokens<'a> {
 }
 
 impl<'a> Iterator for ExpressionTokens<'a> {
+    /// The byte offset of a token's first character, and the token's text.
     type Item = (usize, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -67,6 +67,7 @@ pub fn build_start_event(
     (started, payload)
 }
 
+/// A JSON value as the bytes of a payload: compact JSON.
 pub(super) fn to_json_bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).expect("a JSON value always serialises")
 }

@@ -30,7 +30,8 @@ pub enum ExecutionStage {
     Unfinished,
 }
 
-/// The steps to name where a plan has no step of the given id.
+/// The steps that a refusal names when the plan has no step of the given id: the most similar one, else the
+/// plan's first steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepSuggestion {
     /// The step with the most similar id.

@@ -1,6 +1,7 @@
 //! An execution's result in words: the outcome, the recovery brief, open questions, and the next commands to
 //! type.
 
+use crate::service::quote;
 use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, StepView, WaitingView};
 use crate::service::{ApprovalView, Brief, Durations, NoteView, ReportedStatus};
 use crate::tools::{AskedInput, RequestedInput};
@@ -109,23 +110,9 @@ fn print_outputs(output: &Output, view: &ExecutionView) {
     }
     for step in view.steps.iter().filter(|step| step.status == StepStatus::Succeeded) {
         if let Some(value) = &step.output {
-            let text = truncate(&value_text(value), OUTPUT_SHOWN);
+            let text = truncate(&quote::readable(value), OUTPUT_SHOWN);
             output.line(format_args!("  {} {} {text}", step.id, painted(QUIET, "→")));
         }
-    }
-}
-
-/// A value in one text: plain text if the value is nothing but a text, else JSON.
-pub fn value_text(value: &Value) -> String {
-    only_text(value).map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// The text of a value that is a string or `{"text": …}`; `None` for any other value.
-pub fn only_text(value: &Value) -> Option<&str> {
-    match value {
-        Value::String(text) => Some(text),
-        Value::Object(fields) if fields.len() == 1 => fields.get("text")?.as_str(),
-        Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 

@@ -43,10 +43,13 @@ enum WatchEnd {
     StoppedWatching,
     /// Another process has claimed the execution.
     TakenOver,
+    /// The process that was watched drives it no longer, and it is still running.
+    DriverExited,
 }
 
-/// Drives a claimed execution, or without a claim watches the process that drives it, and prints the result.
-/// If this process drives and has a terminal, it asks for approvals in place and continues.
+/// Drives a claimed execution, or without a claim watches the process that drives it and continues it here if
+/// that process exits, and prints the result. If this process drives and has a terminal, it asks for approvals in
+/// place and continues.
 pub async fn follow(
     session: &Session,
     id: &str,
@@ -59,7 +62,9 @@ pub async fn follow(
         let (view, end) = drive_or_watch(session, id, &mut events, claimed).await?;
         let waits_for_approval = view.waiting.iter().any(|waiting| waiting.kind == QuestionKind::Approval);
         let may_ask = drives && end == WatchEnd::Settled && waits_for_approval;
-        if !(may_ask && approval_prompt::ask_for_approval(session, id, &mut events).await?) {
+        let goes_on = end == WatchEnd::DriverExited
+            || may_ask && approval_prompt::ask_for_approval(session, id, &mut events).await?;
+        if !goes_on {
             print_end(session, &view, end);
             return Ok(exit_for(view.status, goal));
         }
@@ -96,9 +101,14 @@ pub async fn watch_quietly(
     Ok(drive_or_watch(session, id, &mut events, claimed).await?.0)
 }
 
-/// `actbook watch`: follows an execution that another process drives.
+/// `actbook watch`: follows an execution that another process drives. `Err` if no living process drives it.
 pub async fn watch(session: &Session, id: &str) -> CommandResult {
-    follow(session, id, Events::open()?, None, Goal::Run).await
+    let (view, end) = drive_or_watch(session, id, &mut Events::open()?, None).await?;
+    if end == WatchEnd::DriverExited {
+        return Err(nobody_drives_error(id));
+    }
+    print_end(session, &view, end);
+    Ok(exit_for(view.status, Goal::Run))
 }
 
 /// Drives in a spawned task and shows progress meanwhile. The first signal stops driving; a second one ends
@@ -183,7 +193,7 @@ fn stopping_note(signal: StopSignal, watching: &ExecutionWatcher) -> String {
     format!("{what}, {calls} in flight may finish (again: end at once)")
 }
 
-/// Watches an execution that another process drives. `Err` if no living process drives it.
+/// Watches an execution that another process drives.
 async fn watch_other_driver(
     session: &Session,
     id: &str,
@@ -208,7 +218,7 @@ async fn watch_other_driver(
             undriven = &mut undriven => {
                 undriven?;
                 watching.refresh().await?;
-                return if watching.is_settled() { Ok(WatchEnd::Settled) } else { Err(nobody_drives_error(id)) };
+                return Ok(if watching.is_settled() { WatchEnd::Settled } else { WatchEnd::DriverExited });
             }
         }
     }
@@ -299,7 +309,7 @@ fn print_end(session: &Session, view: &ExecutionView, end: WatchEnd) {
     }
     let (id, status) = (short_id(view.id.as_str()), view.status);
     match end {
-        WatchEnd::Settled => {}
+        WatchEnd::Settled | WatchEnd::DriverExited => {}
         WatchEnd::Signalled => output.notice(format_args!(
             "left it {status}: `actbook resume {id}` continues it, `actbook show {id}` explains it"
         )),

@@ -173,6 +173,7 @@ fn vscode_files(here: &Path) -> Vec<Option<PathBuf>> {
     ]
 }
 
+/// Whether the file can be read and has a list of MCP servers, even an empty one.
 fn names_servers(file: &Path) -> bool {
     std::fs::read_to_string(file).is_ok_and(|text| servers_in(&text, Path::new("/")).is_ok())
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::Error;
+use crate::service::quote;
 use crate::service::view::StepProgress;
 use crate::service::{ExecutionWatcher, StepSnapshot};
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::status_style::{self, QUIET, STRONG, painted, short_id};
 use super::table::{display_width, truncate};
-use super::{brief, times};
+use super::times;
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// Rows of the terminal that are not for steps: header, two "… more" lines, note, prompt.
@@ -81,7 +82,7 @@ impl StepValuePrinter {
 /// Prints one value of a step behind an arrow; nothing without a value.
 fn print_value(output: &Output, step: &str, arrow: &str, value: Option<&Value>) {
     if let Some(value) = value {
-        output.line(format_args!("  {step} {} {}", painted(QUIET, arrow), brief::value_text(value)));
+        output.line(format_args!("  {step} {} {}", painted(QUIET, arrow), quote::readable(value)));
     }
 }
 

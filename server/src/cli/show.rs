@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::error::Error;
 use crate::service::Driver;
+use crate::service::quote;
 use crate::service::view::{ExecutionView, StepView};
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
@@ -220,7 +221,7 @@ fn print_values(output: &Output, view: &ExecutionView) {
                 table.push_row(vec![
                     cell(id),
                     styled_cell(QUIET, arrow),
-                    cell(truncate(&brief::value_text(value), VALUE_SHOWN)),
+                    cell(truncate(&quote::readable(value), VALUE_SHOWN)),
                 ]);
                 id = "";
             }

@@ -1,5 +1,6 @@
 //! `show EXECUTION STEP`: prints one step in full, with everything that was sent and received.
 
+use crate::service::quote;
 use crate::service::view::ErrorView;
 use crate::service::{ApprovalView, AttemptView, CompensationView, StepDetail, UndoItem};
 use serde_json::Value;
@@ -53,12 +54,13 @@ fn print_value(output: &Output, title: &str, value: Option<&Value>) {
 
 /// A text as it is; any other value as indented JSON.
 fn pretty_text(value: &Value) -> String {
-    match brief::only_text(value) {
+    match quote::only_text(value) {
         Some(text) => text.to_owned(),
         None => format!("{value:#}"),
     }
 }
 
+/// Prints each line of the text, indented by `columns` spaces; long lines are not wrapped.
 fn print_indented(output: &Output, text: &str, columns: usize) {
     let indent = " ".repeat(columns);
     text.lines().for_each(|line| output.line(format_args!("{indent}{line}")));
@@ -99,7 +101,7 @@ fn outcome_text(outcome: Option<impl ToString>, category: Option<impl ToString>)
 fn print_sent_and_received(output: &Output, arguments: Option<&Value>, result: Option<&Value>) {
     for (arrow, value) in [("←", arguments), ("→", result)] {
         if let Some(value) = value {
-            output.line(format_args!("     {} {}", painted(QUIET, arrow), brief::value_text(value)));
+            output.line(format_args!("     {} {}", painted(QUIET, arrow), quote::readable(value)));
         }
     }
 }

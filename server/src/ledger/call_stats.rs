@@ -60,7 +60,8 @@ pub async fn catch_up_journal_index(db: &Db, tenant: TenantId) -> Result<u64, Er
     }
 }
 
-/// Turns the errors that mean "another process caught up first" into `Ok`, up to `RACES_MAX` times.
+/// Turns errors after which the cursor must be read again (another process caught up first, or the connection
+/// was lost and the round may be committed) into `Ok`, up to `RACES_MAX` times.
 fn tolerate_race(result: Result<(), Error>, tries: &mut usize) -> Result<(), Error> {
     match result {
         Err(Error::Store(store::Error::Constraint(_) | store::Error::ConnectionLost(_)))

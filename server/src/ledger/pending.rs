@@ -253,7 +253,16 @@ impl PendingState {
 
     /// The cached state. None: it is not cached, or not all of it is durable.
     pub(crate) fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
-        self.executions.get(&stream).filter(|execution| execution.position.0 <= self.durable_up_to).cloned()
+        self.durable_execution(stream).cloned()
+    }
+
+    /// Whether the state is cached and all of it is durable.
+    pub(crate) fn is_durable(&self, stream: StreamId) -> bool {
+        self.durable_execution(stream).is_some()
+    }
+
+    fn durable_execution(&self, stream: StreamId) -> Option<&Execution> {
+        self.executions.get(&stream).filter(|execution| execution.position.0 <= self.durable_up_to)
     }
 
     pub(crate) fn prefetch(&mut self, streams: &[StreamId]) -> Result<(), Error> {

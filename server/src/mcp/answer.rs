@@ -54,6 +54,8 @@ pub struct AgentAnswer {
 }
 
 impl AgentAnswer {
+    /// The answer with `structured` as JSON; if that cannot be serialised, with an `internal` error in its
+    /// place.
     pub fn new(structured: &impl Serialize, text: impl Into<String>) -> Self {
         let structured = serde_json::to_value(structured).unwrap_or_else(
             |error| json!({ "error": { "code": "internal", "message": error.to_string(), "cure": "" } }),
@@ -61,6 +63,7 @@ impl AgentAnswer {
         Self { structured, text: text.into() }
     }
 
+    /// The answer as a successful tool result.
     pub fn into_result(self) -> CallToolResult {
         let mut result = CallToolResult::success(vec![ContentBlock::text(self.text)]);
         result.structured_content = Some(self.structured);
@@ -74,7 +77,8 @@ impl From<AgentAnswer> for CallToolResponse {
     }
 }
 
-/// An error as a tool result: message, cure and findings, in text and structured content.
+/// An error as a tool result: message, cure and findings, in text and structured content. The text leaves out
+/// the first finding, which the message and cure give already.
 pub fn error_result(error: &ErrorReport) -> CallToolResult {
     let mut text = AnswerText::new(format!("{}: {}", error.code, error.message));
     text.push_line(format!("→ {}", error.cure));
@@ -86,7 +90,7 @@ pub fn error_result(error: &ErrorReport) -> CallToolResult {
     result
 }
 
-/// Marks a response as the answer to a repeated idempotency key.
+/// Marks a response as the answer to a repeated idempotency key; a request for input stays as it is.
 pub fn mark_repeated(response: CallToolResponse) -> CallToolResponse {
     match response {
         CallToolResponse::Complete(mut result) => {
@@ -118,7 +122,8 @@ pub fn undrivable_execution_answer(view: &ExecutionView, route: ApprovalRoute, w
     render_execution(view, suggestions::undrivable_execution_suggestions(view, route, why))
 }
 
-/// The answer for an execution whose question could not be put to the person; `error` says why.
+/// The answer for an execution whose question could not be put to the person, or not be answered; `error`
+/// says why. Suggests the command line for approvals.
 pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer {
     let mut answer =
         render_execution(view, suggestions::execution_suggestions(view, ApprovalRoute::CommandLine));
@@ -131,8 +136,8 @@ pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer 
 
 /// The answer that shows one execution, with these suggestions.
 fn render_execution(view: &ExecutionView, next: Vec<Suggestion>) -> AgentAnswer {
-    let (steps, left_out) = select_steps(view);
     let mut structured = serde_json::to_value(view).unwrap_or_default();
+    let (steps, left_out) = select_steps(view, structured["steps"].take());
     structured["steps"] = json!(steps);
     structured["next"] = json!(next);
     rename_options_to_actions(&mut structured["waiting"], &view.waiting);
@@ -163,28 +168,29 @@ fn option_name(option: AnswerOption) -> &'static str {
     }
 }
 
-/// The steps to show, and how many were left out. Steps that run, failed or wait come before quiet ones.
-fn select_steps(view: &ExecutionView) -> (Vec<Value>, usize) {
+/// The steps to show, with clipped values, of `all` as JSON, and how many were left out. Steps that run, failed
+/// or wait come before quiet ones.
+fn select_steps(view: &ExecutionView, all: Value) -> (Vec<Value>, usize) {
     let is_quiet = |step: &StepView| {
         [StepStatus::Pending, StepStatus::Succeeded, StepStatus::Skipped, StepStatus::Cancelled]
             .contains(&step.status)
     };
     let mut room = STEPS_SHOWN_MAX.saturating_sub(view.steps.iter().filter(|step| !is_quiet(step)).count());
     let mut shown = Vec::new();
-    for step in &view.steps {
+    let all = if let Value::Array(all) = all { all } else { Vec::new() };
+    for (step, json) in view.steps.iter().zip(all) {
         let fits = !is_quiet(step) || room > 0;
         room -= usize::from(is_quiet(step) && room > 0);
         if fits && shown.len() < 2 * STEPS_SHOWN_MAX {
-            shown.push(clip_step(view, step));
+            shown.push(clip_step(view, step, json));
         }
     }
     let left_out = view.steps.len() - shown.len();
     (shown, left_out)
 }
 
-/// The step as JSON, its long values clipped and with the call that reads them whole.
-fn clip_step(view: &ExecutionView, step: &StepView) -> Value {
-    let mut shown = serde_json::to_value(step).unwrap_or_default();
+/// The step, given as JSON, with its long values clipped and with the call that reads them whole.
+fn clip_step(view: &ExecutionView, step: &StepView, mut shown: Value) -> Value {
     for field in ["arguments", "output"] {
         let Some(value) = shown.get_mut(field) else { continue };
         clip_value(value);
@@ -198,7 +204,8 @@ fn clip_step(view: &ExecutionView, step: &StepView) -> Value {
     shown
 }
 
-/// Replaces a long value by its beginning and its size in bytes.
+/// Replaces a value whose JSON is longer than `VALUE_CHARS_MAX` bytes by its beginning and its size:
+/// `{"clipped": …, "bytes": …}`.
 pub fn clip_value(value: &mut Value) {
     let text = value.to_string();
     if text.len() > VALUE_CHARS_MAX {
@@ -249,7 +256,8 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
     text.into_string()
 }
 
-/// The line of an open question; says where the whole question stands if it is cut.
+/// The line of an open question; if an approval is too long for a form, it says where the whole question
+/// stands.
 fn waiting_line(view: &ExecutionView, waiting: &WaitingView) -> String {
     let question = truncate_chars(&waiting.question, QUESTION_CHARS_MAX);
     let is_cut = waiting.kind == QuestionKind::Approval && waiting.too_long;
@@ -257,7 +265,7 @@ fn waiting_line(view: &ExecutionView, waiting: &WaitingView) -> String {
     format!("Waits: {question}{}", elsewhere.unwrap_or_default())
 }
 
-/// One line for each step with an error.
+/// One line for each of the first `FINDINGS_SHOWN_MAX` steps with an error.
 fn error_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
     let bad = view.steps.iter().filter_map(|step| Some((step, step.error.as_ref()?)));
     bad.take(FINDINGS_SHOWN_MAX).map(|(step, error)| {
@@ -277,7 +285,8 @@ fn error_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
     })
 }
 
-/// One line for each step that an agent tried to undo by hand without success.
+/// One line for each of the first `FINDINGS_SHOWN_MAX` steps that an agent tried to undo by hand without
+/// success.
 fn failed_undo_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
     let told = view.steps.iter().filter_map(|step| Some((step, step.recorded.as_ref()?)));
     let failed = told.filter(|(_, facts)| facts["outcome"] == "failed" && facts["action_taken"].is_string());
@@ -292,7 +301,7 @@ fn failed_undo_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
     })
 }
 
-/// Adds the newest recorded acts and decisions, and the call that reads them all.
+/// Adds the newest recorded acts and decisions, and the call that reads the earlier ones, if there are any.
 fn push_records(text: &mut AnswerText, view: &ExecutionView) {
     let Some(older) = view.records.len().checked_sub(RECORDS_SHOWN_MAX.min(view.records.len())) else {
         return;
@@ -321,13 +330,15 @@ pub fn record_line(record: &RecordView) -> String {
     format!("On record at position {}{step}: {content}{}", record.position, why.unwrap_or_default())
 }
 
-/// One line for each answer of a tool that came after its attempt had ended.
+/// One line for each of the first `FINDINGS_SHOWN_MAX` answers of tools that came after their attempts had
+/// ended.
 fn late_answer_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
     let late = view.steps.iter().flat_map(|step| step.late.iter().map(move |late| (step, late)));
     late.take(FINDINGS_SHOWN_MAX).map(|(step, late)| format!("Step `{}`: {late}.", step.id))
 }
 
-/// The current steps with their estimated durations, and one line for each note that is a blocker.
+/// A line on the current steps and the estimated durations, if there are any, and a line for each of the
+/// first blocker notes.
 fn duration_and_blocker_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
     let current = join_first(&view.current, |step| step.to_string());
     let current = (!view.current.is_empty()).then(|| format!("At {current}."));
@@ -374,7 +385,8 @@ fn brief_line(brief: &Brief) -> String {
     )
 }
 
-/// Joins the texts of the first items, and says how many more there are.
+/// Joins the texts of the first `STEPS_SHOWN_MAX` items, and says how many more there are; `nothing` if there
+/// are none.
 fn join_first<T>(all: &[T], to_text: impl Fn(&T) -> String) -> String {
     let shown: Vec<String> = all.iter().take(STEPS_SHOWN_MAX).map(to_text).collect();
     match all.len() - shown.len() {
@@ -384,7 +396,8 @@ fn join_first<T>(all: &[T], to_text: impl Fn(&T) -> String) -> String {
     }
 }
 
-/// Truncates the lists of a brief, with the number of items left out, and clips arguments.
+/// Truncates the lists of a brief, as JSON, adds the numbers of items left out as `left_out`, and clips
+/// arguments.
 fn clip_brief(brief: &mut Value) {
     let mut left_out = Map::new();
     for (name, list) in brief.as_object_mut().into_iter().flatten() {

@@ -20,7 +20,8 @@ const VALUE_SOURCES: [(&str, &str); 3] = [
     ("plan_id", "plan {\"action\":\"list\"} shows saved plans"),
 ];
 
-/// The arguments that a tool takes: input schema, validator, and the table of which arguments go together.
+/// The arguments that a tool takes: input schema, its validator, and the table of which arguments go
+/// together.
 #[derive(Clone, Debug)]
 pub struct ArgumentSpec {
     pub schema: Arc<JsonObject>,
@@ -60,6 +61,7 @@ impl ArgumentSpec {
     }
 
     /// Checks the arguments and parses them into `T`; the error names the argument and how to correct it.
+    /// `tool`: its name, for errors. A null argument counts as left out.
     pub fn parse<T: DeserializeOwned>(&self, tool: &str, mut given: JsonObject) -> Result<T, Error> {
         // Some models write `null` for an argument that they leave out.
         given.retain(|_, value| !value.is_null());
@@ -79,7 +81,7 @@ impl ArgumentSpec {
         })
     }
 
-    /// Refuses an unknown argument, and names a missing required one.
+    /// Refuses an unknown argument, or a call without a required one; the error names it.
     fn check_names(&self, tool: &str, given: &JsonObject) -> Result<(), Error> {
         let known = self.properties();
         if let Some(unknown) = given.keys().find(|name| !known.contains_key(*name)) {
@@ -106,7 +108,8 @@ impl ArgumentSpec {
         }
     }
 
-    /// Refuses an argument that the call's variant does not take, and names one that the variant requires.
+    /// Refuses an argument that the call's variant does not take, or a call without one that the variant
+    /// requires; the error names it.
     fn check_variant(&self, tool: &str, given: &JsonObject) -> Result<(), Error> {
         let Some(variant) = self.variants.iter().find(|variant| variant.matches(given)) else {
             return Ok(());
@@ -155,7 +158,8 @@ impl ArgumentSpec {
         words.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// How to correct an argument: the enum values, or its description and where to find values.
+    /// How to correct the argument at a path such as `plan.name`: the enum values, with the one nearest to
+    /// `given`, or its description and where to find values.
     fn cure(&self, path: &str, given: &Value) -> String {
         let name = path.split('.').next().unwrap_or(path);
         let Some(property) = self.properties().get(name) else {
@@ -184,7 +188,7 @@ impl ArgumentSpec {
     }
 }
 
-/// The JSON type that a property's schema asks for, in words.
+/// The JSON type that a property's schema asks for, in words: `a whole number`, `text or a list`.
 fn type_text(property: &Value) -> String {
     let type_name = |kind: &Value| match kind["type"].as_str() {
         Some("string") => "text",
@@ -201,7 +205,7 @@ fn type_text(property: &Value) -> String {
     }
 }
 
-/// An error about one argument.
+/// An error about the argument at this path.
 fn argument_error(path: &str, code: AgentErrorCode, message: String, cure: String) -> Error {
     AgentError::new(code, message, cure).with_path(path).into()
 }

@@ -53,7 +53,8 @@ impl CallVariant {
         Self { when: VariantCondition::Otherwise(name), required: &[], optional: takes }
     }
 
-    /// Whether a call with these arguments is of this variant.
+    /// Whether the call's arguments meet this variant's condition; the first variant of the table that
+    /// matches counts.
     pub fn matches(&self, given: &JsonObject) -> bool {
         match self.when {
             VariantCondition::Action(word) => given.get("action").and_then(Value::as_str) == Some(word),
@@ -84,12 +85,12 @@ impl CallVariant {
         self.selecting_argument().into_iter().chain(named)
     }
 
-    /// Whether the variant takes this argument.
+    /// Whether the variant takes this argument; true for the idempotency key.
     pub fn accepts(&self, name: &str) -> bool {
         name == ALWAYS_ACCEPTED || self.argument_names().any(|own| own == name)
     }
 
-    /// Describes the call in an error, such as `task with action "list"`.
+    /// Describes the call in an error, such as `task with action "list"` or `status without an id`.
     pub fn describe(&self, tool: &str) -> String {
         match self.when {
             VariantCondition::Action(word) => format!("{tool} with action \"{word}\""),
@@ -99,7 +100,7 @@ impl CallVariant {
     }
 }
 
-/// Describes the variants that take an argument; None: no variant does.
+/// Describes the variants that take an argument, joined with commas; None: no variant does.
 pub fn variants_that_accept(variants: &[CallVariant], tool: &str, name: &str) -> Option<String> {
     let takes: Vec<String> = variants
         .iter()

@@ -15,7 +15,7 @@ enum CompletionKind {
     NoCompletion,
 }
 
-/// Answers `completion/complete`.
+/// Answers `completion/complete` with the values that begin with what was typed. Err: the database failed.
 pub async fn complete(
     service: &Service,
     request: &CompleteRequestParams,

@@ -23,7 +23,7 @@ pub fn report_for_agent(error: &Error) -> ErrorReport {
     }
 }
 
-/// The message of an error, for an agent.
+/// The message of an error, worded for an agent where it is a refusal.
 pub fn message_for_agent(error: &Error) -> String {
     error.refusal().map_or_else(|| error.to_string(), refusal::refusal_message_for_agent)
 }
@@ -96,7 +96,7 @@ pub fn cure_for_agent(error: &Error) -> String {
     cure.to_owned()
 }
 
-/// The command line's cure, marked as one that the agent cannot follow itself.
+/// The command line's cure, marked `for your user` because the agent cannot follow it itself.
 fn for_user(error: &Error) -> String {
     format!("for your user: {}", command_line::cure(error))
 }
@@ -130,12 +130,13 @@ pub fn findings_for_agent(findings: Vec<Finding>) -> Vec<Finding> {
         .collect()
 }
 
+/// The cure of a finding, worded for an agent.
 fn finding_cure_for_agent(finding: &Finding) -> String {
     action_cure(finding.action, &finding.cure)
 }
 
-/// What an agent is told to do. `cure`: the command line's words for it, which are the agent's if they name no
-/// action.
+/// The cure for an agent. `action`: what the cure asks for, if an agent does it otherwise than a person.
+/// `cure`: the command line's words, which are the agent's if there is no action.
 fn action_cure(action: Option<CureAction>, cure: &str) -> String {
     let reworded = match action {
         None => cure,

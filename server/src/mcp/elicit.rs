@@ -39,7 +39,8 @@ pub enum QuestionOutcome {
     NoAnswer,
 }
 
-/// The content of a sealed state: the question that the person was shown. The client cannot change it.
+/// Identifies the question that the person was shown: the content of a sealed state, which the client cannot
+/// change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownQuestion {
     pub execution: String,
@@ -49,6 +50,7 @@ pub struct ShownQuestion {
 }
 
 impl ShownQuestion {
+    /// What identifies this question: its execution, its step and its digest.
     pub fn from_question(question: &PersonQuestion) -> Self {
         Self {
             execution: question.execution.to_string(),
@@ -63,8 +65,8 @@ impl ShownQuestion {
     }
 }
 
-/// Puts an open approval to the person and answers with the execution, after it has gone on for `wait` at
-/// most. Err `no_answer`: the person gave none.
+/// Puts an open approval of a step, or without one of the plan or an undo, to the person, and answers with
+/// the execution, after it has gone on for `wait` at most. Err `no_answer`: the person gave none.
 pub async fn elicit_approval(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
@@ -105,7 +107,8 @@ pub async fn open_questions(
     endpoint.service().executions().person_questions(id, Some(asker), QuestionMedium::Form).await
 }
 
-/// The index in `view.waiting` of the open approval of a step, or without one of the plan or an undo.
+/// The index in `view.waiting` of the open approval of a step, or without one of the plan or an undo. Err
+/// `not_waiting`: it is not open.
 pub fn find_open_approval(view: &ExecutionView, step: Option<&str>) -> Result<usize, Error> {
     fn step_id(question: &WaitingView) -> Option<&str> {
         question.step.as_ref().map(|step| step.as_str())
@@ -147,7 +150,8 @@ pub fn open_request_state(
     })
 }
 
-/// Puts a question to the person and applies the answer, unless the question has changed meanwhile.
+/// Puts a question to the person and applies the answer. Err `stale_question`: it has changed meanwhile;
+/// `dialog_failed`: the client did not show it.
 pub async fn put_question(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
@@ -208,7 +212,7 @@ fn input_required_result(
     Ok(InputRequiredResult::new(Some(requests), Some(state)))
 }
 
-/// The person's answer that a repeated call brings. Err: it brings none that parses.
+/// The person's answer that a repeated call brings. Err `dialog_failed`: it brings none that parses.
 fn elicit_response(request: &AgentRequest) -> Result<ElicitResult, Error> {
     let given = request.input_responses.as_ref().and_then(|responses| responses.get(QUESTION_KEY));
     let result = given.and_then(|given| serde_json::from_value(given.clone()).ok());
@@ -236,7 +240,8 @@ pub fn elicitation_form(question: &PersonQuestion) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema }
 }
 
-/// The chosen option and the reason; None: no valid choice. Declining the form of an approval rejects it.
+/// The chosen option and the reason; None: no valid choice, or the form was dismissed. Declining the form of
+/// an approval rejects it.
 pub fn chosen_option(result: ElicitResult, waiting: &WaitingView) -> Option<(AnswerOption, Option<String>)> {
     let content = result.content.unwrap_or_default();
     let text = |name: &str| {
@@ -253,7 +258,8 @@ pub fn chosen_option(result: ElicitResult, waiting: &WaitingView) -> Option<(Ans
     Some((option, text("reason")))
 }
 
-/// Applies a person's answer to the question that was shown. Err `stale_question`: it is no longer open.
+/// Applies a person's answer to the question that was shown, in the person's name. Err `stale_question`: it
+/// is no longer open.
 pub async fn apply_answer(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
@@ -265,18 +271,20 @@ pub async fn apply_answer(
     Ok(executions.answer_question(&person, question, option, reason).await?.0)
 }
 
-/// The error of a form that the client did not show, or whose answer cannot be read. Nothing was decided.
+/// The error `dialog_failed`, of a form that the client did not show, or whose answer cannot be read. Nothing
+/// was decided.
 fn dialog_error(message: impl Into<String>) -> Error {
     let cure = "nothing was decided; the person can use `actbook approve` or `actbook decide`";
     Error::agent(AgentErrorCode::DialogFailed, message, cure)
 }
 
-/// Whether the person was not asked: the client refused the form, or showed none.
+/// Whether the error is `dialog_failed`: the client refused the form, showed none, or gave an answer that
+/// cannot be read.
 pub fn is_dialog_failure(error: &Error) -> bool {
     matches!(error, Error::Agent(error) if error.code == AgentErrorCode::DialogFailed)
 }
 
-/// Whether the question was answered or replaced before this answer to it arrived.
+/// Whether the error says that the question was answered or replaced before this answer to it arrived.
 pub fn is_stale_question(error: &Error) -> bool {
     match error {
         Error::Agent(error) => error.code == AgentErrorCode::StaleQuestion,

@@ -84,7 +84,8 @@ fn input_requests(questions: &[PersonQuestion]) -> InputRequests {
     requests.collect::<BTreeMap<_, _>>()
 }
 
-/// Answers `tasks/update`: applies the person's answers to the questions that are still open.
+/// Answers `tasks/update`: applies the person's answers to the questions that are still open, and ignores
+/// others. Err: there is no such execution, or an answer is refused.
 pub async fn update_mcp_task(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
@@ -105,7 +106,8 @@ pub async fn update_mcp_task(
     Ok(())
 }
 
-/// Applies one answer and lets the execution continue; does nothing if the person made no choice.
+/// Applies one answer and lets the execution continue; does nothing if the person made no choice. Err: the
+/// answer is malformed or refused.
 async fn apply_response(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
@@ -123,7 +125,8 @@ async fn apply_response(
     Ok(())
 }
 
-/// Answers `tasks/cancel`: cancels the execution; does nothing if it has ended.
+/// Answers `tasks/cancel`: cancels the execution; does nothing if it has ended. Err: there is no such
+/// execution.
 pub async fn cancel_mcp_task(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
@@ -156,7 +159,7 @@ pub async fn cancel_mcp_task(
     }
 }
 
-/// The MCP task that shows this execution.
+/// The MCP task that shows this execution, with this status.
 fn mcp_task(view: &ExecutionView, status: TaskStatus) -> Task {
     let times = view.steps.iter().flat_map(|step| [step.started_at.as_deref(), step.ended_at.as_deref()]);
     let latest = times.flatten().max().unwrap_or(&view.started_at);

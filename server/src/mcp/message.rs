@@ -29,12 +29,12 @@ impl MessageFault {
         json!({ "jsonrpc": "2.0", "id": self.id, "error": self.error })
     }
 
-    /// A request whose id another request in flight has.
+    /// The fault of a request whose id another request in flight has.
     pub fn id_in_use(id: &RequestId) -> Self {
         Self { needs_reply: true, id: id.clone().into_json_value(), error: id_in_use_error(id) }
     }
 
-    /// A message that is longer than `bytes_max`; `beginning` is the part that was kept.
+    /// The fault of a message that is longer than `bytes_max`; `beginning` is the part that was kept.
     pub fn too_long(beginning: &[u8], bytes_max: usize) -> Self {
         let head = MessageHead::read(beginning);
         let message = format!("Invalid Request: the message is longer than {bytes_max} bytes");
@@ -45,7 +45,7 @@ impl MessageFault {
         }
     }
 
-    /// A message that serde could not read.
+    /// The fault of a message that serde could not read for this error.
     fn from_parse_error(bytes: &[u8], error: &serde_json::Error) -> Self {
         let head = MessageHead::read(bytes);
         match error.classify() {
@@ -96,7 +96,7 @@ pub fn parse_message(bytes: &[u8]) -> Result<ClientJsonRpcMessage, MessageFault>
     Ok(message)
 }
 
-/// The error for an integer that JSON values here would round; None: all numbers are exact.
+/// The error for the first integer that JSON values here would round; None: all numbers are exact.
 fn inexact_number_error(bytes: &[u8]) -> Option<ErrorData> {
     let number = find_inexact_in_json(std::str::from_utf8(bytes).ok()?)?;
     let (message, cure) = number.message_and_cure();
@@ -198,6 +198,7 @@ impl MessageHead {
         self.has_result_or_error && self.method.is_null()
     }
 
+    /// Whether it has a method and no id, so that no reply is due.
     fn is_notification(&self) -> bool {
         self.method.is_string() && self.id.is_null() && self.jsonrpc == "2.0"
     }
@@ -229,6 +230,7 @@ impl<'de> Visitor<'de> for &mut MessageHead {
         f.write_str("a message")
     }
 
+    /// Fills in the head field by field; what was read before an error stays.
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         self.is_object = true;
         let mut id = Value::Null;

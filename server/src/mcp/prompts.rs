@@ -36,6 +36,7 @@ struct PromptEntry {
     write: for<'a> fn(PromptCall<'a>) -> PromptFuture<'a>,
 }
 
+/// The text of a prompt, being written.
 type PromptFuture<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
 
 /// An argument that a prompt takes.
@@ -95,7 +96,7 @@ impl<'a> PromptCall<'a> {
         self.arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
-    /// The text of an argument that the prompt requires, so that `check` has found it.
+    /// The text of an argument that the prompt requires and `check` has found.
     fn required(&self, name: &str) -> &'a str {
         self.argument(name).unwrap_or_default()
     }
@@ -155,7 +156,7 @@ fn to_error_data(error: Error) -> ErrorData {
     ErrorData::invalid_params(format!("{error}; {}", cures::cure_for_agent(&error)), None)
 }
 
-/// The text of the prompt `plan_work`.
+/// The text of the prompt `plan_work`: the goal, how to plan, and the tools that match the goal best.
 async fn plan_work(call: PromptCall<'_>) -> Result<String, Error> {
     let endpoint = call.endpoint;
     let (goal, complexity, domain) =
@@ -183,7 +184,7 @@ async fn plan_work(call: PromptCall<'_>) -> Result<String, Error> {
     ))
 }
 
-/// The live catalog as lines, the tools that match the goal best first.
+/// The live catalog as lines, `TOOLS_SHOWN_MAX` at most, the tools that match the goal best first.
 async fn matching_tools_text(service: &Service, goal: &str) -> String {
     let words: Vec<String> = goal
         .split(|c: char| !c.is_alphanumeric())
@@ -220,7 +221,8 @@ fn count_matching_words(tool: &ToolInfo, words: &[String]) -> usize {
     words.iter().filter(|word| text.contains(word.as_str())).count()
 }
 
-/// The text of the prompt `review_plan`.
+/// The text of the prompt `review_plan`: what to look for, the check of the plan against its live tools, and
+/// its document.
 async fn review_plan(call: PromptCall<'_>) -> Result<String, Error> {
     let (service, id) = (call.endpoint.service(), call.required("plan_id"));
     let (view, plan) = service.plans().get(id).await?;
@@ -238,7 +240,7 @@ async fn review_plan(call: PromptCall<'_>) -> Result<String, Error> {
     ))
 }
 
-/// The text of the prompt `recover_execution`.
+/// The text of the prompt `recover_execution`: how to decide, and the execution as `status` shows it.
 async fn recover_execution(call: PromptCall<'_>) -> Result<String, Error> {
     let (endpoint, request, id) = (call.endpoint, call.request, call.required("execution_id"));
     let answer = endpoint.execution_answer(request, endpoint.service().executions().view(id).await?).await?;
@@ -250,7 +252,8 @@ async fn recover_execution(call: PromptCall<'_>) -> Result<String, Error> {
     ))
 }
 
-/// The text of the prompt `resume_work`.
+/// The text of the prompt `resume_work`: the agenda, and the first executions that this process can drive, in
+/// detail.
 async fn resume_work(call: PromptCall<'_>) -> Result<String, Error> {
     let (endpoint, request) = (call.endpoint, call.request);
     let mut agenda = endpoint.service().executions().agenda().await?;

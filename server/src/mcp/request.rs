@@ -35,6 +35,7 @@ pub struct AgentRequest {
 }
 
 impl AgentRequest {
+    /// A request by the agent `agent:CLIENT`, without an idempotency key or a session.
     pub fn new(context: RequestContext<RoleServer>, service: &Service) -> Self {
         let caller = match credential(&context) {
             Some(token) => Caller::new(format!("{AGENT_PREFIX}{}", token.name)).limited_to(token),
@@ -43,7 +44,8 @@ impl AgentRequest {
         Self { caller, context, input_responses: None, request_state: None }
     }
 
-    /// Sets the caller's idempotency key from the arguments, bound to the tool and the arguments that matter.
+    /// Sets the caller's idempotency key from the arguments, bound to the tool and the arguments that matter;
+    /// no key if they have none.
     pub fn with_idempotency_key(mut self, tool: &str, arguments: &serde_json::Map<String, Value>) -> Self {
         let name = arguments.get("idempotency_key").and_then(Value::as_str);
         self.caller.key = name.map(|name| {
@@ -56,7 +58,8 @@ impl AgentRequest {
         self
     }
 
-    /// The person who answers through the client, as a caller.
+    /// The person who answers through the client, as a caller: `person:through CLIENT`, with the request's
+    /// key.
     pub fn person_caller(&self) -> Caller {
         let client = self.caller.actor.strip_prefix(AGENT_PREFIX).unwrap_or_default();
         let actor = format!("person:through {client}").into();
@@ -80,7 +83,7 @@ impl AgentRequest {
         version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
     }
 
-    /// Starts progress notifications for this request.
+    /// A notifier for the progress of this request.
     pub fn progress_notifier(&self) -> ProgressNotifier {
         ProgressNotifier {
             token: self.context.meta.get_progress_token(),

@@ -36,7 +36,7 @@ pub enum ResourceUri {
 }
 
 impl ResourceUri {
-    /// None: no resource has such a URI.
+    /// Parses an `actbook://` URI. None: no resource has such a URI.
     pub fn parse(uri: &str) -> Option<Self> {
         let path = uri.strip_prefix("actbook://")?;
         let parts: Vec<&str> = path.split('/').collect();
@@ -145,12 +145,12 @@ fn plan_format_section() -> &'static str {
     &USER_GUIDE[begins..ends]
 }
 
-/// The protocol error for a URI that cannot be read or subscribed to.
+/// The protocol error for a URI that cannot be read or subscribed to; `why` is the end of its message.
 pub fn not_found(uri: &str, why: &str) -> ErrorData {
     ErrorData::resource_not_found(format!("{uri}: {why}"), Some(json!({ "uri": uri })))
 }
 
-/// Plan names and ids (`of_plans`), or execution ids, that start with `prefix`.
+/// Plan names and ids (`of_plans`), or execution ids, that start with `prefix`; `COMPLETIONS_MAX` at most.
 pub async fn complete_id(service: &Service, of_plans: bool, prefix: &str) -> Result<Vec<String>, Error> {
     let known: Vec<String> = if of_plans {
         service.plans().list().await?.into_iter().flat_map(|plan| [plan.name, plan.id]).collect()

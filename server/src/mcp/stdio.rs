@@ -31,7 +31,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// stdout, shared by all senders; None once the transport is closed.
 type StdoutWriter<W> = Arc<Mutex<Option<W>>>;
-/// A write of one line that has been started.
+/// The write of one line that has been started.
 type PendingLineWrite = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// The server side of MCP over a reader and a writer, as the library's `Transport`.
@@ -77,6 +77,7 @@ struct UnreadAnswer {
 }
 
 impl UnreadAnswer {
+    /// Counts the bytes as unread.
     fn new(all: Arc<UnreadAnswers>, bytes: usize) -> Self {
         all.bytes.fetch_add(bytes, Ordering::SeqCst);
         Self { all, bytes }
@@ -113,7 +114,8 @@ impl CallsInFlight {
         Ok(message)
     }
 
-    /// Reserves the id. A call with an idempotency key may share an id in use, because it acts only once.
+    /// Reserves the id. Err: it is in use; a call with an idempotency key may share it, because it acts only
+    /// once.
     fn reserve(&mut self, id: &RequestId, has_key: bool) -> Result<(), MessageFault> {
         let is_free = self.0.insert(id.clone());
         if is_free || has_key { Ok(()) } else { Err(MessageFault::id_in_use(id)) }
@@ -128,6 +130,7 @@ impl CallsInFlight {
         }
     }
 
+    /// Releases the id, if there is one.
     fn release(&mut self, id: Option<&RequestId>) {
         if let Some(id) = id {
             self.0.remove(id);
@@ -164,7 +167,7 @@ where
         }
     }
 
-    /// Reads what is available, up to the end of the line. Cancelled, it has consumed nothing.
+    /// Reads what is available, up to the end of the line, into `line`. Cancelled, it has consumed nothing.
     async fn read_chunk(&mut self) -> io::Result<LineRead> {
         let available = self.read.fill_buf().await?;
         let end = available.iter().position(|byte| *byte == b'\n');
@@ -207,6 +210,7 @@ where
         }
     }
 
+    /// Empties the line buffer and gives most of its memory back.
     fn clear_line(&mut self) {
         self.line.clear();
         self.line.shrink_to(LINE_BUFFER_BYTES);
@@ -220,6 +224,7 @@ where
 {
     type Error = io::Error;
 
+    /// Writes a message; its bytes count as unread until they are written.
     fn send(
         &mut self,
         message: ServerJsonRpcMessage,
@@ -235,6 +240,8 @@ where
         }
     }
 
+    /// The next message that parses. Waits while the client leaves too many answers unread. None: stdin has
+    /// ended, or stdin or stdout failed.
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             if let Some(sending) = &mut self.pending_reply {
@@ -275,7 +282,8 @@ fn encode_line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Writes and flushes one line; an encoding error is passed through.
+/// Writes and flushes one line; an encoding error is passed through. Err `NotConnected`: the transport is
+/// closed.
 async fn write_line<W: AsyncWrite + Unpin>(
     write: StdoutWriter<W>,
     line: io::Result<Vec<u8>>,

@@ -71,7 +71,8 @@ fn subscribable_execution_id(uri: &str) -> Option<String> {
     ResourceUri::parse(uri)?.execution_id().map(str::to_owned)
 }
 
-/// The part of the requested filter that this server serves: executions and their journals.
+/// The part of the requested filter that this server serves: executions and their journals, `SUBSCRIBED_MAX`
+/// at most.
 pub fn accepted_filter(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let uris = requested.resource_subscriptions.iter().flatten();
     let served = uris.filter(|uri| subscribable_execution_id(uri).is_some()).take(SUBSCRIBED_MAX).cloned();
@@ -80,7 +81,8 @@ pub fn accepted_filter(requested: &SubscriptionFilter) -> SubscriptionFilter {
     accepted
 }
 
-/// Answers `subscriptions/listen` (sessionless protocol): notifies until the request is cancelled.
+/// Answers `subscriptions/listen` (sessionless protocol): notifies until the request is cancelled or the
+/// client is lost.
 pub async fn listen(service: &Service, subscription: SubscriptionContext) -> Result<(), ErrorData> {
     let (sender, mut changed_uris) = mpsc::channel::<String>(SUBSCRIBED_MAX);
     let mut watchers = JoinSet::new();

@@ -34,7 +34,8 @@ impl AnswerText {
         self.push_line(format!("- {}", item.as_ref()));
     }
 
-    /// Adds untrusted text on lines marked with `  | `; longer than `chars_max`, it is cut, with its size.
+    /// Adds untrusted text on lines marked with `  | `; a text longer than `chars_max` is cut, and its size
+    /// stated.
     pub fn push_quoted_block(&mut self, outside: &str, chars_max: usize) {
         self.0.push_str(&quote::block(outside, chars_max));
     }
@@ -95,6 +96,7 @@ impl Suggestion {
 }
 
 impl Serialize for Suggestion {
+    /// An object with `why` and, if there is a call, `tool` and `arguments`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let why = [self.preface.as_str(), &self.why];
         let why = why.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" … ");

@@ -63,6 +63,7 @@ trait AgentTool: DeserializeOwned + JsonSchema + Send {
     const PROFILES: &'static [ToolProfile];
     /// Which arguments go together. Empty: all do.
     const VARIANTS: &'static [CallVariant] = &[];
+    /// What `handle` gives: an `AgentAnswer`, or a `CallToolResponse` if it may also be a task or a question.
     type Answer: Into<CallToolResponse>;
 
     /// The JSON Schema of the answer's structured content.
@@ -79,6 +80,7 @@ trait AgentTool: DeserializeOwned + JsonSchema + Send {
 /// Parses the arguments of a call and answers it.
 type ToolHandler =
     for<'a> fn(&'a McpEndpoint, &'a AgentRequest, &'a ArgumentSpec, JsonObject) -> HandlerFuture<'a>;
+/// The answer to a call of a tool, being made.
 type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result<CallToolResponse, Error>> + Send + 'a>>;
 
 /// An `AgentTool` as a value: its definition for clients, the check of its arguments, and its handler.
@@ -97,6 +99,7 @@ const FULL_ONLY: &[ToolProfile] = &[ToolProfile::Full];
 const RUN_AND_FULL: &[ToolProfile] = &[ToolProfile::Run, ToolProfile::Full];
 
 impl OfferedTool {
+    /// The tool whose arguments are parsed into `T`.
     fn new<T: AgentTool>() -> Self {
         let arguments = ArgumentSpec::for_type::<T>().with_call_variants(T::VARIANTS);
         let definition = Tool::new(T::NAME, T::DESCRIPTION, arguments.schema.clone())
@@ -152,7 +155,8 @@ pub fn offered_tools(profile: ToolProfile) -> Vec<OfferedTool> {
     all.into_iter().filter(|tool| tool.profiles.contains(&profile)).collect()
 }
 
-/// Calls a tool; the answer to a repeated idempotency key is marked as such.
+/// Calls a tool with these raw arguments; the answer to a repeated idempotency key is marked as such. Err:
+/// the arguments or the call are refused, or it failed.
 pub async fn call_tool(
     endpoint: &McpEndpoint,
     request: AgentRequest,

@@ -42,8 +42,8 @@ pub fn parse_wait(wait_s: Option<f64>) -> Result<Duration, Error> {
     Ok(Duration::from_secs_f64(wait_s))
 }
 
-/// Waits until `until` holds, the time is over or the call is cancelled, and returns the execution's view.
-/// Cancelling the call does not affect the execution.
+/// Waits until `until` holds, `wait` is over or the call is cancelled, and returns the execution's view;
+/// sends progress notifications meanwhile. Cancelling the call does not affect the execution.
 pub async fn wait_for_view(
     service: &Service,
     request: &AgentRequest,
@@ -113,7 +113,8 @@ fn measure_progress(watch: &ExecutionWatcher) -> ProgressUpdate {
     ProgressUpdate { done: f64::from(done) + fractions, total: f64::from(total), message }
 }
 
-/// The fraction of its work that a tool reports as done; below 1, because only its answer ends a step.
+/// The fraction, 0 to 0.99, of its work that a tool reports as done; below 1, because only its answer ends a
+/// step.
 fn reported_fraction(progress: &StepProgress) -> f64 {
     let fraction = progress.total.filter(|total| *total > 0.0).map_or(0.0, |total| progress.done / total);
     fraction.clamp(0.0, 0.99)

@@ -52,7 +52,8 @@ pub struct SentCalls {
 }
 
 impl NodeLock {
-    /// Creates and locks a new node file, after removing old ones. Blocks.
+    /// Creates and locks a new node file, after removing the files of exited processes that were last written
+    /// more than `FILE_KEPT_FOR` ago. Blocks.
     pub fn acquire(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         remove_old_files(folder);

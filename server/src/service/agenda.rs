@@ -105,6 +105,7 @@ impl Executions<'_> {
         Ok(AgendaItem { row, here, waiting, notes, view })
     }
 
+    /// The number of notes that belong to an execution, counted up to `NOTES_COUNTED_MAX`.
     async fn count_notes(self, id: &ExecutionId) -> Result<usize, Error> {
         let scope = Some(NoteScope::Execution(ExecutionId::new(id.as_str())));
         let filter = notes::NoteRowFilter { scope, ..self.0.notes().filter() };

@@ -28,8 +28,8 @@ const HOLDER_CHARS_MAX: usize = 100;
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenSessions(Arc<Mutex<BTreeSet<Arc<str>>>>);
 
-/// One client's connection, which tells agents of the same name apart. Dropping it ends the session, and with
-/// it the claims that the session holds.
+/// One client's connection, which tells agents of the same name apart. Dropping the session ends it, and with
+/// it the claims that it holds.
 #[derive(Debug)]
 pub struct AgentSession {
     id: Arc<str>,
@@ -50,7 +50,7 @@ impl Drop for AgentSession {
 }
 
 impl Service {
-    /// Opens a session for one client's connection.
+    /// Opens a session with a random name for one client's connection.
     pub fn open_session(&self) -> AgentSession {
         let id: Arc<str> = random::id()[..SESSION_CHARS].into();
         let open = self.sessions.clone();
@@ -61,7 +61,7 @@ impl Service {
 
 impl Executions<'_> {
     /// Whether the session of a claim's holder has certainly ended: it is not open in this process, or the
-    /// process that served it is gone.
+    /// process that served it is gone. False if the claim names no process.
     async fn has_departed(self, claim: &Claim) -> Result<bool, Error> {
         let Some(node) = &claim.node else { return Ok(false) };
         if self.0.runner.get().is_some_and(|runner| runner.node_id() == *node) {
@@ -72,7 +72,7 @@ impl Executions<'_> {
     }
 
     /// Gives a report that was refused as `claimed` again if the session of the step's holder has ended.
-    /// Returns the refusal if it has not.
+    /// Otherwise, and for any other command, Err is `refusal`.
     pub(super) async fn report_after_departure(
         self,
         caller: &Caller,
@@ -109,7 +109,8 @@ impl Executions<'_> {
     }
 }
 
-/// Words the question of a claimed step for the reader `me`, and marks a lapsed claim.
+/// Words the question of a claimed step for the reader `me`, and marks a lapsed claim. Does nothing if the
+/// question is about no claimed step.
 fn address_claim(waiting: &mut WaitingView, me: &str, lapsed: bool) {
     let Some(claim) = &mut waiting.claim else { return };
     let (me, holder) = (quote::line(me, HOLDER_CHARS_MAX), quote::line(&claim.holder, HOLDER_CHARS_MAX));

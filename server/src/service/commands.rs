@@ -22,7 +22,7 @@ use crate::tools::AskedInput;
 type ExecutionCommandResult = Result<(FoundExecution, DriveState), Error>;
 
 impl Executions<'_> {
-    /// Finds an execution by id and gives it a command.
+    /// Finds an execution by its id or a unique prefix of it, and gives it a command.
     pub(super) async fn find_and_command(
         self,
         caller: &Caller,
@@ -34,7 +34,8 @@ impl Executions<'_> {
         Ok((found, progress))
     }
 
-    /// Gives a command to the execution of `stream`; a repeated request returns its current progress.
+    /// Gives a command to the execution of `stream`; a repeated request returns its current progress and
+    /// changes nothing.
     pub(super) async fn command(
         self,
         caller: &Caller,
@@ -47,7 +48,7 @@ impl Executions<'_> {
         }
     }
 
-    /// Starts nothing further; calls in flight finish.
+    /// Pauses the execution: starts nothing further; calls in flight finish.
     pub async fn pause(self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
         self.find_and_command(caller, id, Command::Pause { reason }).await
     }
@@ -62,13 +63,14 @@ impl Executions<'_> {
         self.find_and_command(caller, id, Command::Cancel { reason }).await
     }
 
-    /// Runs the compensations. Counts as their approval only if the caller may approve.
+    /// Runs the compensations of what was done. Counts as their approval only if the caller may approve.
     pub async fn undo(self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
         let approves = self.is_approver(caller, id).await?;
         self.find_and_command(caller, id, Command::Undo { reason, approves }).await
     }
 
-    /// Approves a step or, if `step` is `None`, the plan or a proposed undo.
+    /// Approves a step or, if `step` is `None`, the plan or a proposed undo. Refused if the caller may not
+    /// approve.
     pub async fn approve(
         self,
         caller: &Caller,
@@ -80,7 +82,8 @@ impl Executions<'_> {
         self.find_and_command(caller, id, Command::Approve { step, reason, replies_to: None }).await
     }
 
-    /// Rejects a step or, if `step` is `None`, the plan or a proposed undo.
+    /// Rejects a step or, if `step` is `None`, the plan or a proposed undo. Refused if the caller may not
+    /// approve.
     pub async fn reject(
         self,
         caller: &Caller,
@@ -92,7 +95,8 @@ impl Executions<'_> {
         self.find_and_command(caller, id, Command::Reject { step, reason, replies_to: None }).await
     }
 
-    /// Answers the question of a step that failed, is unknown or asks for input.
+    /// Answers the question of a step that failed, is unknown or asks for input. `output`: with `retry` the
+    /// reply to the tool's question, with other answers the step's output.
     pub async fn decide(
         self,
         caller: &Caller,
@@ -114,8 +118,8 @@ impl Executions<'_> {
         self.find_and_command(caller, id, command).await
     }
 
-    /// Moves the pin of a step that is retried to the accepted definition; returns whether the caller may
-    /// approve.
+    /// Before a decision: moves the pin of a step that is retried to the accepted definition. Returns whether
+    /// the caller may approve.
     async fn prepare_decision(
         self,
         caller: &Caller,
@@ -209,8 +213,8 @@ impl Executions<'_> {
         self.find_and_command(caller, id, command).await
     }
 
-    /// Refuses arguments that do not fit the step's state or that the tool's schema rejects; the schema is not
-    /// looked at if the tool cannot be described now.
+    /// Refuses corrected arguments that do not fit the step's state or that the tool's schema rejects; the
+    /// schema is not checked if the tool cannot be described now.
     async fn require_fitting_arguments(
         self,
         id: &str,

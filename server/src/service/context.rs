@@ -109,7 +109,8 @@ pub struct NoteOwner {
     pub execution_id: Option<String>,
 }
 
-/// A value that a note has or had.
+/// A value that a note has or had. `deleted`: the entry holds no value, since it deleted the note or its
+/// value was erased.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct NoteValueView {
@@ -131,7 +132,7 @@ pub struct NotePage {
     pub cursor: Option<u64>,
 }
 
-/// The journal entry that wrote or deleted a note.
+/// What the journal entry that wrote or deleted a note says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NoteReceipt {
     pub key: String,
@@ -148,12 +149,12 @@ pub struct NoteReceipt {
     pub deleted: bool,
 }
 
-/// Notes that outlive a conversation.
+/// Notes, which outlive a conversation: writing, finding and deleting them.
 #[derive(Clone, Copy, Debug)]
 pub struct Notes<'a>(pub(super) &'a Service);
 
 impl Notes<'_> {
-    /// Writes a note under its key; a note with that key and owner gets a new version.
+    /// Writes a note under its key, with secrets redacted; a note with that key and owner gets a new version.
     pub async fn set(self, caller: &Caller, mut given: NoteSpec) -> Result<NoteReceipt, Error> {
         require_plain_name("key", &given.key)?;
         self.0.tools.redact_text(&mut given.key);
@@ -181,7 +182,8 @@ impl Notes<'_> {
         self.receipt(self.0.submit_recorded(caller, request).await?).await
     }
 
-    /// Deletes a note: searches no longer find it; its values stay in the journal.
+    /// Deletes a note: searches no longer find it; its values stay in the journal. Refused if several notes
+    /// have this key and `owner` does not tell them apart.
     pub async fn delete(
         self,
         caller: &Caller,
@@ -238,7 +240,8 @@ impl Notes<'_> {
         Ok((index < found.len()).then(|| found.swap_remove(index)))
     }
 
-    /// Views of notes with their values loaded; with excerpts if they were found by `query`.
+    /// Views of notes with their values loaded; with excerpts if they were found by `query`. Notes that were
+    /// erased meanwhile are left out.
     pub(super) async fn views(
         self,
         hits: &[notes::NoteHit],
@@ -257,7 +260,7 @@ impl Notes<'_> {
         found.map(|(hit, body)| note_view(hit, body.as_deref(), query)).collect()
     }
 
-    /// Every value that a note has had, newest first, `HISTORY_MAX` at most.
+    /// Every value that the note of this stream has had, newest first, `HISTORY_MAX` at most.
     async fn history(self, stream: StreamId) -> Result<Vec<NoteValueView>, Error> {
         let entries =
             journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
@@ -277,7 +280,8 @@ impl Notes<'_> {
         entries.iter().rev().take(HISTORY_MAX).map(value_of).collect()
     }
 
-    /// The scope of an owner that is given by name. `None`: no owner is given.
+    /// The scope of an owner that is given by name. `None`: no owner is given. Refused if several are given,
+    /// or the plan or execution does not exist.
     async fn resolve_scope(self, owner: &NoteOwnerRef) -> Result<Option<NoteScope>, Error> {
         match (&owner.task, &owner.plan, &owner.execution) {
             (None, None, None) => Ok(None),
@@ -323,7 +327,7 @@ impl Notes<'_> {
         }
     }
 
-    /// Reads the entry of a note at this position.
+    /// Reads the entry of a note at this position. Err `Corrupt`: there is no such entry.
     async fn receipt(self, Position(position): Position) -> Result<NoteReceipt, Error> {
         let corrupt = |why: String| Error::Corrupt(Corruption::Entry(why));
         let entry = journal::by_position(self.0.tenant, position).first(&self.0.db).await?;
@@ -349,7 +353,7 @@ impl Notes<'_> {
 }
 
 impl NoteOwner {
-    /// The owner that a scope names.
+    /// The owner that a scope names; without any field for a note that nothing owns.
     pub fn from_scope(scope: &NoteScope) -> Self {
         let mut owner = Self::default();
         match scope {
@@ -362,7 +366,8 @@ impl NoteOwner {
     }
 }
 
-/// The refusal to delete a note that belongs to something without its owner's name.
+/// The refusal to delete a note by its key alone although a task, plan or execution owns it; lists the
+/// owners.
 fn owned_note_error(key: &str, found: &[notes::NoteRow]) -> Error {
     let owners = found.iter().map(|note| format!("{} `{}`", note.scope, note.owner));
     Error::Ambiguous(Ambiguity::NoteOwner { key: key.to_owned(), owners: owners.collect() })
@@ -383,7 +388,7 @@ fn parse_search(text: &str) -> Result<SearchQuery, Error> {
     SearchQuery::parse(text).ok_or_else(|| Error::NoWords { text: text.to_owned() })
 }
 
-/// The value and the metadata in a note's payload.
+/// The value and the metadata in a note's payload. Err `Corrupt`: it is not JSON.
 fn parse_payload(payload: &[u8]) -> Result<(Value, Option<Value>), Error> {
     let corrupt = |error: serde_json::Error| Error::Corrupt(Corruption::Entry(error.to_string()));
     let mut payload: Value = serde_json::from_slice(payload).map_err(corrupt)?;
@@ -391,7 +396,7 @@ fn parse_payload(payload: &[u8]) -> Result<(Value, Option<Value>), Error> {
     Ok((payload["value"].take(), metadata))
 }
 
-/// The view of a note; without a payload its value is null.
+/// The view of a note; without a payload its value is null. `query`: the search that found it.
 fn note_view(
     hit: &notes::NoteHit,
     payload: Option<&[u8]>,

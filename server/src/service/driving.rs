@@ -30,7 +30,7 @@ impl Service {
         Ok(self.runner.open().await?)
     }
 
-    /// Drives executions in tasks of this process, independently of connections and requests.
+    /// The driver that runs executions in tasks of this process, independently of connections and requests.
     pub fn background(&self) -> &BackgroundDriver {
         &self.background
     }
@@ -42,8 +42,8 @@ impl Executions<'_> {
         self.0.runner.toolset_digest(plan)
     }
 
-    /// Claims an execution for this process; with `adopt` it first takes over this process's toolset. `None`:
-    /// another live process drives the execution, or it has ended.
+    /// Claims an execution for this process; with `adopt` the execution first takes over this process's
+    /// toolset. `None`: another live process drives the execution, or it has ended.
     pub async fn claim(self, caller: &Caller, id: &str, adopt: bool) -> Result<Option<DriveState>, Error> {
         if adopt {
             self.adopt(caller, id).await?;
@@ -95,7 +95,8 @@ impl Executions<'_> {
         Ok((self.view_stream(found.stream).await?, other_place))
     }
 
-    /// Lifts a pause. An execution that only lacks a driver needs no entry; one that has ended is refused.
+    /// Lifts a pause. An execution that only lacks a driver needs no entry, and is returned as it is; one
+    /// that has ended is refused.
     pub async fn resume_if_paused(self, caller: &Caller, id: &str) -> Result<FoundExecution, Error> {
         let found = self.find(id).await?;
         match found.status {
@@ -126,8 +127,8 @@ impl Executions<'_> {
         Ok(())
     }
 
-    /// Refuses a command that this process could journal but not carry out: no live process drives the
-    /// execution, and its toolset is another one than this process's.
+    /// Refuses a command that this process could journal but not carry out. Ok: a live process drives the
+    /// execution, or its toolset is this process's.
     pub async fn require_drivable(self, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
@@ -137,7 +138,8 @@ impl Executions<'_> {
         Err(runner::other_toolset(execution.project.as_deref()).into())
     }
 
-    /// The live process that drives an execution. `None`: no process does.
+    /// The live process that drives an execution. `None`: no process does. Checks the node that `found`
+    /// names.
     pub async fn driver(self, found: &FoundExecution) -> Result<Option<Driver>, Error> {
         match &found.node {
             Some(node) => self.live_driver(node).await,
@@ -160,7 +162,8 @@ impl Executions<'_> {
         Ok(self.0.runner.registered_nodes().await?)
     }
 
-    /// Ids of running and compensating executions that no live process drives.
+    /// Ids of running and compensating executions that no live process drives; looks at
+    /// `ORPHAN_CANDIDATES_MAX` of each.
     pub async fn list_orphaned(self) -> Result<Vec<String>, Error> {
         let mut orphaned = Vec::new();
         for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {

@@ -37,7 +37,7 @@ pub struct EntryView {
 }
 
 impl EntryView {
-    /// The view of an entry without records and payloads.
+    /// The view of an entry without records and payloads. `execution`: the id of the entry's execution.
     fn of(entry: journal::Entry, execution: Option<String>) -> Self {
         let body = serde_json::from_str(&entry.body).unwrap_or(Value::String(entry.body));
         let hash = entry.hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -87,7 +87,8 @@ const RUN_SEGMENTS_MIN: u64 = 10;
 const RUN_SEGMENTS_MAX: u64 = 320;
 
 impl Journal<'_> {
-    /// Entries that match, oldest first; the position of the last one is the cursor of the next page.
+    /// Entries that match, oldest first, `limit` at most; the position of the last one is the cursor of the
+    /// next page.
     pub async fn list(self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
         let with_payloads = filter.payloads;
         let Some((filter, plan_name)) = self.resolve_filter(filter).await? else { return Ok(Vec::new()) };
@@ -95,8 +96,8 @@ impl Journal<'_> {
         self.entry_views(entries, with_payloads).await
     }
 
-    /// Entries that match, newest first, from the head or from before a position; the position of the last
-    /// one is the cursor of the next page.
+    /// Entries that match, newest first, `limit` at most, from the head or from before a position; the
+    /// position of the last one is the cursor of the next page.
     pub async fn list_newest(
         self,
         filter: &JournalFilter,
@@ -138,7 +139,7 @@ impl Journal<'_> {
     }
 
     /// The store's filter, and the name of the filtered plan, by which the journal index knows it. `None`: no
-    /// execution matches, so no entry does.
+    /// execution matches, so no entry does. Refused: no such execution or kind, or too many words.
     async fn resolve_filter(
         self,
         filter: &JournalFilter,
@@ -219,8 +220,8 @@ impl Journal<'_> {
         Ok(found)
     }
 
-    /// Reads on without the journal index, in parts that grow: a database that expects few matches sorts all
-    /// of a part before it returns the first entry.
+    /// Reads up to `limit` entries without the journal index, oldest first, in parts that grow: a database
+    /// that expects few matches sorts all of a part before it returns the first entry.
     async fn scan(self, filter: &journal::EntryFilter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
         let (head, _) = self.head().await?;
         let (mut found, mut after, mut part) = (Vec::new(), filter.after, SCAN_BEFORE_INDEX);
@@ -235,7 +236,7 @@ impl Journal<'_> {
         }
     }
 
-    /// Reads up to `limit` entries that match and that this service may see.
+    /// Reads up to `limit` entries that match and that this service may see, oldest first.
     async fn read_entries(
         self,
         filter: &journal::EntryFilter,
@@ -265,7 +266,7 @@ impl Journal<'_> {
         Ok(ids.get(&stream).cloned())
     }
 
-    /// Adds the payloads of entries that are no records; erased ones are left out.
+    /// Adds to the views the payloads of entries that are no records; erased ones are left out.
     async fn add_payloads(self, shown: &mut [EntryView]) -> Result<(), Error> {
         let is_no_record = |entry: &&mut EntryView| entry.recorded.is_none();
         let mut entries: BTreeMap<u64, &mut EntryView> =
@@ -279,7 +280,7 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// Adds the payloads of recorded actions and decisions; erased ones are left out.
+    /// Adds to the views the payloads of recorded actions and decisions; erased ones are left out.
     async fn add_records(self, shown: &mut [EntryView]) -> Result<(), Error> {
         let is_record = |entry: &&mut EntryView| {
             let kind = entry.kind.as_str();
@@ -337,7 +338,7 @@ fn merge_adjacent(segments: &[u64]) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Refuses more words than one search can have.
+/// Refuses more than `journal::WORDS_MAX` words, which one search cannot have.
 pub(super) fn check_word_count(words: &[String]) -> Result<(), Error> {
     if words.len() > journal::WORDS_MAX {
         return Err(crate::store::Error::TooManyWords { limit: journal::WORDS_MAX }.into());
@@ -370,6 +371,7 @@ fn resolve_kind(word: &str) -> Result<(String, Option<String>), Error> {
     if is_prefix { Ok((word.to_owned(), None)) } else { Err(no_such_kind(word)) }
 }
 
+/// `attempt_started` of `attempt_started.1`.
 fn kind_without_version(kind: &str) -> &str {
     kind.split('.').next().unwrap_or(kind)
 }

@@ -70,17 +70,20 @@ pub struct FoundExecution {
 }
 
 impl StartedExecution {
+    /// The result from the execution's progress; see `fresh`.
     fn of(progress: DriveState, fresh: bool) -> Self {
         Self { id: progress.id.clone(), stream: progress.stream, progress, fresh }
     }
 }
 
-/// Executions: starting, commanding, viewing and driving them, and recording what agents did in them.
+/// Executions: starting, commanding, viewing and driving them, and recording what agents did in them. Where
+/// `id` is a text, it is an execution's id or a unique prefix of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Executions<'a>(pub(super) &'a Service);
 
 impl Executions<'_> {
-    /// Starts an execution of a saved plan. With `drive` this process becomes its driver in the same entry.
+    /// Starts an execution of a saved plan. With `drive` this process becomes its driver in the same entry. A
+    /// repeated request returns the execution that the first one started.
     pub async fn start(
         self,
         caller: &Caller,
@@ -100,7 +103,8 @@ impl Executions<'_> {
         }
     }
 
-    /// The ledger's request to start an execution, from inputs that `complete_inputs` returned.
+    /// The ledger's request to start an execution, from inputs that `complete_inputs` returned. Redacts
+    /// secret inputs; refused if an input holds a known secret.
     pub(super) async fn build_start(
         self,
         plan_ref: PlanRef,
@@ -132,7 +136,7 @@ impl Executions<'_> {
         }
     }
 
-    /// Finds an execution by its id or a unique prefix of it.
+    /// Finds an execution by its id or a unique prefix of it. Refused if none or several match.
     pub async fn find(self, id: &str) -> Result<FoundExecution, Error> {
         match executions::find_by_prefix(&self.0.db, self.0.tenant, self.0.boundary(), id).await? {
             store::PrefixMatch::One(row) => Ok(FoundExecution {
@@ -148,7 +152,7 @@ impl Executions<'_> {
         }
     }
 
-    /// Executions that match, newest first.
+    /// Executions that match, newest first, `limit` at most.
     pub async fn list(self, filter: &ExecutionFilter, limit: u64) -> Result<Vec<ExecutionSummary>, Error> {
         let filter = self.resolve_filter(filter).await?;
         let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, limit).all(&self.0.db).await?;
@@ -166,7 +170,7 @@ impl Executions<'_> {
         Ok(shown)
     }
 
-    /// The store's filter, after the projection is up to date that it may need.
+    /// The store's filter; first brings the projection up to date that it needs for an actor or a category.
     async fn resolve_filter(self, filter: &ExecutionFilter) -> Result<executions::ExecutionRowFilter, Error> {
         check_word_count(&filter.words)?;
         if filter.actor.is_some() || filter.category.is_some() {
@@ -235,8 +239,8 @@ impl Executions<'_> {
         Ok(())
     }
 
-    /// For each row: whether the execution is running or compensating, and no live process drives it. Checks
-    /// each node once.
+    /// For each row: whether the execution is stopped, which means running or compensating without a live
+    /// process that drives it. Checks each node once.
     async fn stopped_flags(self, rows: &[executions::ExecutionRow]) -> Result<Vec<bool>, Error> {
         let mut is_alive: BTreeMap<Option<&str>, bool> = BTreeMap::from([(None, false)]);
         let needs_driver = |row: &executions::ExecutionRow| {
@@ -268,6 +272,7 @@ impl Executions<'_> {
         self.view_stream(found.stream).await
     }
 
+    /// The view of the execution of `stream`, with the live progress of calls.
     pub(super) async fn view_stream(self, stream: StreamId) -> Result<ExecutionView, Error> {
         let execution = self.fold(stream).await?;
         self.render_live(stream, &execution).await
@@ -294,6 +299,7 @@ impl Executions<'_> {
         self.watch_stream(self.find(id).await?.stream).await
     }
 
+    /// Like `watch`, for the execution of `stream`.
     pub(super) async fn watch_stream(self, stream: StreamId) -> Result<ExecutionWatcher, Error> {
         let listening = self.0.notifier.listen_remote()?;
         let notifications = self.0.notifier.subscribe();
@@ -364,7 +370,7 @@ impl ExecutionWatcher {
         &self.execution
     }
 
-    /// The view of the state as of the last refresh.
+    /// The view of the state as of the last refresh, with the live progress of calls.
     pub async fn view(&self) -> Result<ExecutionView, Error> {
         self.service.executions().render_live(self.stream, self.execution()).await
     }
@@ -406,7 +412,8 @@ impl ExecutionWatcher {
         })
     }
 
-    /// Waits until the execution has a new entry, and applies it.
+    /// Waits until the execution has a new entry, and applies it. Err `Closed`: the ledger was closed
+    /// meanwhile.
     pub async fn wait_for_change(&mut self) -> Result<(), Error> {
         loop {
             let before = self.execution().version;

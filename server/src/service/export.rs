@@ -70,7 +70,8 @@ struct ExportHeader {
 }
 
 impl ExportHeader {
-    /// Parses the first line; refused if its format is not one that this version reads.
+    /// Parses the first line; refused if its format is not one that this version reads, or a field is
+    /// missing.
     fn parse(line: &str) -> Result<Self, Error> {
         let header: Self = serde_json::from_str(line).map_err(invalid_export)?;
         match (header.actbook_export, header.entries) {
@@ -120,7 +121,7 @@ fn invalid_export(why: impl std::fmt::Display) -> Error {
     Error::NotAnExport { why: why.to_string() }
 }
 
-/// Writes the export of one execution to `to`.
+/// Writes the export of the execution of `stream` to `to`.
 pub(super) async fn write_export(
     db: &Db,
     tenant: TenantId,
@@ -182,14 +183,15 @@ fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> Result<(), 
     writeln!(to, "{text}").map_err(Error::ExportNotWritten)
 }
 
-/// The line of an entry of the execution.
+/// The line of an entry of the execution; `payload` is left out if it was erased.
 fn own_line(entry: Entry, payload: Option<Vec<u8>>) -> OwnEntryLine {
     let Entry { position, version, at, actor, kind, body, .. } = entry;
     let payload = payload.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     OwnEntryLine { position, version, at, actor, kind, body, payload }
 }
 
-/// Verifies an export without any database. `Err`: the file is not a readable export.
+/// Verifies an export without any database. Ok also if a line does not hold: the report says which. `Err`:
+/// the file is not a readable export.
 pub fn verify_file(from: impl BufRead) -> Result<VerifyReport, Error> {
     let mut lines = from.lines();
     let mut next_line = || -> Result<Option<String>, Error> {
@@ -234,6 +236,7 @@ struct ExportVerification {
 }
 
 impl ExportVerification {
+    /// The state before the first line after the header. `Err`: the header's hash or salt is malformed.
     fn new(header: ExportHeader) -> Result<Self, Error> {
         let hash =
             parse_hash(&header.after_hash).ok_or_else(|| invalid_export("after_hash is not a hash"))?;
@@ -271,7 +274,7 @@ impl ExportVerification {
         Ok(())
     }
 
-    /// Checks an entry of the execution and returns its hash.
+    /// Checks an entry of the execution and returns its hash. `Err`: why the entry does not hold.
     fn check_own_entry(&mut self, own: OwnEntryLine) -> Result<Hash, String> {
         self.version += 1;
         self.last_own = own.position;
@@ -299,7 +302,8 @@ impl ExportVerification {
         Ok(entry_hash(self.header.tenant, &entry))
     }
 
-    /// Checks the payload of an entry against the digest that the entry holds.
+    /// Checks the payload of an entry against the digest that the entry holds. A missing payload is only
+    /// noted: a later entry may say that it was erased. `Err`: why the payload does not hold.
     fn check_payload(&mut self, event: &Event, position: u64, payload: Option<&str>) -> Result<(), String> {
         self.erased |= matches!(event, Event::PayloadsErased(_));
         match (event.payload_digest(), payload) {
@@ -318,7 +322,8 @@ impl ExportVerification {
         Ok(())
     }
 
-    /// Folds an entry into the execution's state: entries must also form a valid history.
+    /// Folds an entry into the execution's state: entries must also form a valid history. `Err`: why they do
+    /// not.
     fn fold_entry(&mut self, event: Event, own: &OwnEntryLine) -> Result<(), String> {
         let position = actbook_engine::id::Position(own.position);
         self.state = Some(match (self.state.take(), event) {
@@ -345,7 +350,7 @@ impl ExportVerification {
         Ok(())
     }
 
-    /// The result after the last line.
+    /// The result after the last line, with the checks that need the whole file.
     fn finish(self) -> VerifyReport {
         let failed = |position, why: &str| VerifyReport {
             bad: Some(VerifyFailure { position, why: why.into() }),
@@ -380,7 +385,7 @@ impl ExportVerification {
         }
     }
 
-    /// What the file cannot prove although every line holds.
+    /// What the file cannot prove although every line holds, a sentence each.
     fn caveats(&self) -> Vec<String> {
         let without_count = self.header.entries.is_none().then_some(NOTE_WITHOUT_COUNT);
         let not_ended =

@@ -189,7 +189,7 @@ pub struct CalibrationBucket {
 }
 
 impl Journal<'_> {
-    /// All statistics of what a filter selects, within the boundary.
+    /// All statistics of what a filter selects, within the boundary; brings the projection up to date first.
     pub async fn stats(self, filter: &StatsFilter) -> Result<Stats, Error> {
         ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
         let StatsFilter { since, until, plan, task, project } = filter.clone();
@@ -216,6 +216,7 @@ impl Journal<'_> {
         })
     }
 
+    /// Counts of the executions that pass the filter, in all and by the period in which they began.
     async fn execution_figures(self, filter: &StatsRowFilter) -> Result<ExecutionFigures, Error> {
         let span = figures::start_range(self.0.tenant, filter).first(&self.0.db).await?.flatten();
         let every = PeriodLength::for_span(span.map_or(0, |(first, last)| last - first));
@@ -243,6 +244,7 @@ impl Journal<'_> {
         Ok(ExecutionFigures { total: by_status.values().sum(), by_status, success_rate, every, over_time })
     }
 
+    /// Counts and durations of each plan's executions that pass the filter.
     async fn plan_figures(self, filter: &StatsRowFilter) -> Result<Vec<PlanFigures>, Error> {
         let took =
             percentiles_by_name(figures::percentiles_of_plans(self.0.tenant, filter).all(&self.0.db).await?);
@@ -260,6 +262,7 @@ impl Journal<'_> {
             .collect())
     }
 
+    /// Statistics of each tool's calls in the executions that pass the filter.
     async fn tool_figures(self, filter: &StatsRowFilter) -> Result<Vec<ToolFigures>, Error> {
         let tools = self.read_tool_call_stats(filter).await?.tools.into_iter();
         Ok(tools
@@ -271,6 +274,8 @@ impl Journal<'_> {
             .collect())
     }
 
+    /// Counts and durations of waiting for people, by kind of question, in the executions that pass the
+    /// filter.
     async fn wait_figures(self, filter: &StatsRowFilter) -> Result<Vec<WaitFigures>, Error> {
         let took =
             percentiles_by_name(figures::percentiles_of_waits(self.0.tenant, filter).all(&self.0.db).await?);
@@ -289,12 +294,13 @@ impl Journal<'_> {
 }
 
 impl DurationPercentiles {
+    /// The percentiles of a row, which exists only if something was measured.
     pub(super) fn of(row: &Percentiles) -> Self {
         Self { p50_ms: Some(row.p50_ms), p95_ms: Some(row.p95_ms), p99_ms: Some(row.p99_ms) }
     }
 }
 
-/// The store's percentiles as a map from the name that each belongs to.
+/// The store's percentiles by the plan or kind of question that each belongs to.
 fn percentiles_by_name(rows: Vec<Percentiles>) -> BTreeMap<String, DurationPercentiles> {
     rows.into_iter().map(|row| (row.group.clone(), DurationPercentiles::of(&row))).collect()
 }
@@ -356,6 +362,7 @@ impl LongestStep {
 }
 
 impl CalibrationBucket {
+    /// The bucket of a row, which has at least one claim; the row's confidence is a sum of millionths.
     fn of(count: &figures::ClaimCount) -> Self {
         let claims = count.claims as f64;
         let mean = count.confidence_sum as f64 / claims;

@@ -44,7 +44,7 @@ impl Journal<'_> {
         Ok((self.0.notifier.listen_remote()?, self.0.notifier.subscribe()))
     }
 
-    /// The position and the hash (in hexadecimal) of the last entry.
+    /// The position and the hash (in hexadecimal) of the last entry. Err `Corrupt`: the head row is missing.
     pub async fn head(self) -> Result<(u64, String), Error> {
         let head = journal::head(self.0.tenant).first(&self.0.db).await?;
         let head = head.ok_or(Error::Corrupt(Corruption::NoHead))?;
@@ -62,7 +62,7 @@ impl Journal<'_> {
         super::export::write_export(&self.0.db, self.0.tenant, found.stream, to).await
     }
 
-    /// Rebuilds the projections from the journal; returns how many rows there are.
+    /// Rebuilds the projections from the journal; returns how many rows they have.
     pub async fn rebuild(self) -> Result<usize, Error> {
         let tenant = self.0.tenant;
         Ok(run_blocking(&self.0.db, move |db| ledger::rebuild(&db, tenant)).await?)
@@ -73,8 +73,9 @@ impl Journal<'_> {
         Ok(self.0.db.backup(file).await?)
     }
 
-    /// Erases the payloads and salts of executions that ended before a time, of standalone actions recorded
-    /// before it, and of notes deleted or expired before it or owned by such an execution.
+    /// Erases the payloads and salts of executions that ended before a time (in milliseconds since 1970), of
+    /// standalone actions recorded before it, and of notes deleted or expired before it or owned by such an
+    /// execution. Also erases old request keys. Only counts if `dry_run`.
     pub async fn cleanup(
         self,
         caller: &Caller,
@@ -103,7 +104,8 @@ impl Journal<'_> {
         Ok(cleaned)
     }
 
-    /// Erases standalone actions of visible projects; returns how many.
+    /// Erases standalone actions of visible projects that were recorded before a time; returns how many, also
+    /// if `dry_run`.
     async fn erase_acts(self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
         let (mut count, mut after) = (0, 0);
         loop {
@@ -126,7 +128,7 @@ impl Journal<'_> {
         }
     }
 
-    /// Erases the notes that `cleanup` selects; returns how many.
+    /// Erases the notes that `cleanup` selects; returns how many, also if `dry_run`.
     async fn erase_notes(self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
         let (mut count, mut after) = (0, 0);
         loop {
@@ -142,7 +144,8 @@ impl Journal<'_> {
         }
     }
 
-    /// Erases one execution's payloads; false if that was done before or must not be done yet.
+    /// Erases one execution's payloads, unless `dry_run`. False: that was done before or must not be done
+    /// yet.
     async fn erase_execution(self, caller: &Caller, stream: StreamId, dry_run: bool) -> Result<bool, Error> {
         let execution = self.0.executions().fold(stream).await?;
         // An undo that waits for approval needs the arguments.

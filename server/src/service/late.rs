@@ -17,6 +17,7 @@ pub struct LateOutcomeView {
 }
 
 impl fmt::Display for LateOutcomeView {
+    /// A sentence without its end: `the answer to attempt 2 came late: succeeded`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { call, attempt, outcome } = self;
         let noun = if *call == "run" { "attempt" } else { "compensation" };

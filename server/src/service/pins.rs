@@ -33,7 +33,7 @@ pub struct ToolPolicyView {
     pub accepted: Option<Digest>,
 }
 
-/// The result of accepting a tool's current definition.
+/// The result of accepting a tool's current definition, named by its digest.
 #[derive(Clone, Debug, Serialize)]
 pub struct AcceptedTool {
     pub tool: String,
@@ -101,7 +101,8 @@ impl ToolCatalog<'_> {
     }
 
     /// The pin for a new execution: the live definition. Refused if that differs from `pinned` and is not
-    /// `accepted`. If the server cannot be reached, `pinned` stays and is compared when the tool is called.
+    /// `accepted`. If the server cannot be reached (`live` is `None`), `pinned` stays and is compared when
+    /// the tool is called. `None`: the tool is not pinned.
     async fn resolve_pin(
         self,
         tool: &str,
@@ -121,7 +122,8 @@ impl ToolCatalog<'_> {
         }
     }
 
-    /// The policy of a tool from the operator's config and the hints of a trusted server; without a pin.
+    /// The policy of a tool, written `server/tool`, from the operator's config and the hints of a trusted
+    /// server; without a pin. `hints` of another server are ignored.
     pub(super) fn policy(self, tool: &str, hints: Option<&Annotations>) -> ToolPolicy {
         let ToolConfig { timeout, idempotent, read_only, approval, retry } = self.0.tools.tool_config(tool);
         let server = tool.split('/').next().unwrap_or(tool);
@@ -148,7 +150,8 @@ impl ToolCatalog<'_> {
         Ok(ToolPolicyView { trusted, terms, accepted })
     }
 
-    /// Accepts a tool's current definition for every plan, including those pinned to an older one.
+    /// Accepts a tool's current definition for every plan, including those pinned to an older one. Refused
+    /// for an in-process executor, which has none.
     pub async fn accept(
         self,
         caller: &Caller,
@@ -172,6 +175,7 @@ impl ToolCatalog<'_> {
         ToolRow { digest: info.digest.to_string(), name: info.name.clone(), definition: object }
     }
 
+    /// A copy of a definition with secrets redacted.
     fn redact_copy(self, object: &Value) -> Value {
         let mut object = object.clone();
         self.0.tools.redact(&mut object);
@@ -179,7 +183,8 @@ impl ToolCatalog<'_> {
     }
 }
 
-/// The refusal of a tool whose definition changed, with the differences.
+/// The refusal of a tool whose definition changed, with the differences. `was`: the former definition, if it
+/// was stored.
 fn tool_changed_error(tool: &str, was: Option<&ToolRow>, now: &Value) -> Error {
     let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.definition).ok());
     let differences = was.map_or_else(
@@ -189,6 +194,7 @@ fn tool_changed_error(tool: &str, was: Option<&ToolRow>, now: &Value) -> Error {
     Error::ToolChanged { tool: tool.to_owned(), differences }
 }
 
+/// The config's limits as the engine takes them, in milliseconds.
 fn retry_limits(config: RetryConfig) -> RetryLimits {
     let RetryConfig { max_attempts, backoff, factor, max_backoff, on } = config;
     RetryLimits {

@@ -73,7 +73,8 @@ impl Plans<'_> {
         serde_json::from_slice(&document.body).map_err(|_| missing())
     }
 
-    /// A plan by name or id, in the given version or else its newest.
+    /// A plan by name, id or a unique prefix of the id, in the given version or else its newest. Refused if
+    /// there is no such plan or version.
     pub async fn version(
         self,
         name_or_id: &str,
@@ -94,6 +95,7 @@ impl Plans<'_> {
     }
 }
 
+/// The refusal of a version that a plan does not have; names the newest.
 fn no_such_version(newest: &plans::PlanRow, version: u64) -> Error {
     Error::NoSuchVersion { plan: newest.name.clone(), version, newest: newest.version }
 }

@@ -53,6 +53,7 @@ pub struct Plans<'a>(pub(super) &'a Service);
 
 impl Plans<'_> {
     /// Checks a plan document, also against its live tools unless `offline`. Lists tools and calls none.
+    /// Errors in the document are findings of the result.
     pub async fn check(self, text: &str, offline: bool) -> CheckedPlan {
         let (plan, errors) = Plan::parse_draft(text);
         let plan = match plan {
@@ -87,7 +88,8 @@ impl Plans<'_> {
         CheckedPlan { plan: Some(plan), check, tools }
     }
 
-    /// Findings about an invalid document beyond its own errors, so that one check reports everything.
+    /// Findings about an invalid document beyond the errors of parsing it, so that one check reports
+    /// everything.
     async fn check_draft(self, draft: &Plan, offline: bool) -> Vec<Finding> {
         let (tools, unavailable) =
             if offline { Default::default() } else { self.describe_tools(draft).await };
@@ -103,6 +105,7 @@ impl Plans<'_> {
     }
 
     /// Checks a plan and saves it as the newest version of its name. Refused if the check finds an error.
+    /// `offline`: without its live tools, so that the plan is not pinned to them.
     pub async fn save(self, caller: &Caller, text: &str, offline: bool) -> Result<SavedPlan, Error> {
         let repeated = self.0.previous_result(caller).await?;
         let (request, check) = self.prepare(text, offline || repeated.is_some()).await?;
@@ -130,7 +133,8 @@ impl Plans<'_> {
         Ok((request, check))
     }
 
-    /// Submits a checked plan to the ledger, and adds its new steps to the tasks that were split by it.
+    /// Submits a checked plan to the ledger. From version 2 on, also adds its new steps to the tasks that
+    /// were split by it.
     pub(super) async fn save_prepared(
         self,
         caller: &Caller,
@@ -188,7 +192,8 @@ impl Plans<'_> {
         Ok((PlanView::of(&row), self.at(row.position).await?))
     }
 
-    /// Loads the plan whose document was saved at this position.
+    /// Loads the plan whose document was saved at this position. Err: the document is missing or cannot be
+    /// parsed.
     pub(super) async fn at(self, position: u64) -> Result<Arc<Plan>, Error> {
         let missing = || Error::Corrupt(Corruption::Entry("the plan's document is missing".to_owned()));
         let document =
@@ -235,14 +240,15 @@ impl Plans<'_> {
         }
     }
 
-    /// The refusal of an unknown plan, with the nearest name.
+    /// The refusal of an unknown plan, with the nearest name. `Err`: the known names could not be read.
     async fn no_such_plan(self, name: &str) -> Result<Error, Error> {
         let known = self.rows().await?;
         let nearest = analysis::nearest(name, known.iter().map(|row| row.name.as_str()));
         Ok(Error::NoSuchPlan { given: name.to_owned(), nearest: nearest.map(str::to_owned) })
     }
 
-    /// Deletes a plan by name or id; its executions stay.
+    /// Deletes a plan by name, id or a unique prefix of the id; its executions stay. A confined service is
+    /// refused another project's plan.
     pub async fn delete(self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
         let row = self.row(name_or_id).await?;
         self.0.require_own_project(row.project.as_deref(), PersonAct::DeleteForeignPlan)?;

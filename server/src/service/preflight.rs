@@ -19,7 +19,7 @@ use crate::tools::ToolInfo;
 pub struct DescribedTools(BTreeMap<String, ToolInfo>);
 
 impl DescribedTools {
-    /// The definitions that saving the plan pins it to.
+    /// The definitions that saving the plan pins it to, by tool; in-process executors have none.
     pub(super) fn pins(&self) -> ToolPins {
         self.0.iter().filter_map(|(name, info)| Some((name.clone(), info.pin()?))).collect()
     }
@@ -40,8 +40,8 @@ impl DescribedTools {
 }
 
 impl Plans<'_> {
-    /// The descriptions of a plan's tools; findings about those that are missing or cannot be called, and about
-    /// names and keys of the config that match nothing.
+    /// The descriptions of a plan's tools; and findings about those that are missing or cannot be called, and
+    /// about names and keys of the config that match nothing.
     pub(super) async fn describe_tools(self, plan: &Plan) -> (DescribedTools, Vec<Finding>) {
         let named = plan.named_tools();
         let names: BTreeSet<String> = named.iter().map(|(_, tool)| (*tool).to_owned()).collect();
@@ -69,8 +69,8 @@ impl Plans<'_> {
         (tools, findings)
     }
 
-    /// Findings about tools that the config names and the server does not have: a typo must not silently drop
-    /// the operator's policy.
+    /// Findings about tools that the config names and their server does not have, for the servers of these
+    /// tools (`server/tool`): a typo must not silently drop the operator's policy.
     async fn check_configured_tool_names(self, names: &BTreeSet<String>) -> Vec<Finding> {
         let servers: BTreeSet<&str> = names.iter().filter_map(|name| Some(name.split_once('/')?.0)).collect();
         let mut findings = Vec::new();

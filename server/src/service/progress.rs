@@ -30,7 +30,8 @@ pub struct Durations {
     pub left_ms: u64,
 }
 
-/// The estimated duration of a step in milliseconds. `None`: the plan gives none.
+/// The estimated duration of a step in milliseconds. `None`: the plan gives none, or the step is a tool's
+/// call.
 pub(super) fn estimated_ms(step: &Step) -> Option<u64> {
     match step.work {
         StepWork::Action { estimated_ms, .. } => estimated_ms,

@@ -31,8 +31,8 @@ impl Service {
         &self.project
     }
 
-    /// The same service as agents get it: confined to what its project wrote and to what was written before
-    /// projects existed.
+    /// A service on the same state as agents get it: confined to what its project wrote and to what was
+    /// written before projects existed.
     #[must_use]
     pub fn confined(&self) -> Self {
         Self { is_confined: true, ..self.clone() }
@@ -56,8 +56,8 @@ impl Notes<'_> {
         notes::NoteRowFilter { now_ms, within: self.0.owned_boundary(), ..notes::NoteRowFilter::default() }
     }
 
-    /// The project of a note that is about to be written: that of the existing note with the key, which is
-    /// `None` if it was written before projects existed, else this project.
+    /// The project of a note that is about to be written: that of the existing note with this scope and key,
+    /// which is `None` if it was written before projects existed, else this project.
     pub(super) async fn project_of(self, scope: &NoteScope, key: &str) -> Result<Option<String>, Error> {
         let existing =
             notes::writable_by_key(self.0.tenant, &self.0.project, scope, key).first(&self.0.db).await?;
@@ -89,7 +89,8 @@ impl Service {
         Err(Error::NeedsPerson(PersonAct::Share))
     }
 
-    /// Whether something of this project is visible; `None` is what was written before projects existed.
+    /// Whether something of this project is visible to this service. `None`: written before projects existed,
+    /// and so visible to all.
     fn is_visible(&self, project: Option<&str>) -> bool {
         self.boundary().is_none_or(|own| project.is_none_or(|project| project == own))
     }
@@ -111,7 +112,8 @@ impl Executions<'_> {
         Ok(self.0.agents_may_approve && self.load(id).await?.agents_may_approve)
     }
 
-    /// Whether the caller may give the approvals of this execution.
+    /// Whether the caller may give the approvals of this execution: a person may, an agent only if configs
+    /// allow it.
     pub(super) async fn is_approver(self, caller: &Caller, id: &str) -> Result<bool, Error> {
         if caller.is_agent() {
             self.agents_may_approve(id).await
@@ -160,7 +162,7 @@ impl Journal<'_> {
         }
     }
 
-    /// Whether an entry's stream is visible; `streams` caches the answers.
+    /// Whether an entry's stream is visible to this service; `streams` caches the answers.
     async fn is_stream_visible(
         self,
         entry: &Entry,
@@ -184,7 +186,7 @@ impl Journal<'_> {
     }
 
     /// Whether an entry of the plan library is visible: plans of visible projects and shared ones, and
-    /// accepted tools.
+    /// accepted tools. False if it cannot be decoded.
     async fn is_library_entry_visible(self, entry: &Entry) -> Result<bool, Error> {
         match Event::decode(&entry.kind, &entry.body) {
             Ok(Event::PlanSaved(saved)) => {

@@ -74,7 +74,7 @@ pub struct QuestionFacts {
 
 impl Executions<'_> {
     /// The view of an execution, and its open questions with their texts, in the order of
-    /// `ExecutionView::waiting`.
+    /// `ExecutionView::waiting`. `asker`: `None` if a person reads the questions without being asked.
     pub async fn person_questions(
         self,
         id: &str,
@@ -147,7 +147,7 @@ impl Executions<'_> {
         Ok(entries.iter().rev().find_map(request))
     }
 
-    /// The values to which arguments of steps that have not begun can be bound already: the inputs.
+    /// Loads the values to which arguments of steps that have not begun can be bound already: the inputs.
     async fn load_planned_values(self, execution: &Execution) -> Result<LoadedPayloads, Error> {
         let mut values = LoadedPayloads::default();
         let inputs = execution.inputs.iter().map(|stored| stored.position);
@@ -176,7 +176,7 @@ struct QuestionContext<'a> {
 }
 
 impl QuestionContext<'_> {
-    /// Builds the text and the digest of one question.
+    /// Builds the text and the digest of one question; `waiting`: its view.
     fn build_question(&self, question: &Question, waiting: &WaitingView) -> PersonQuestion {
         let mut lines = vec![self.headline(question, waiting)];
         lines.extend(self.background_lines());
@@ -246,6 +246,7 @@ impl QuestionContext<'_> {
     }
 
     /// Who asks now; where a person reads the question unasked, who asked for the undo that it is about.
+    /// `None`: nobody.
     fn asker_of(&self, question: &Question) -> Option<Asker<'_>> {
         let request = || {
             let UndoRequest { actor, reason } = self.undo_request.as_ref()?;
@@ -255,7 +256,7 @@ impl QuestionContext<'_> {
         self.asker.or_else(request)
     }
 
-    /// Lines on the plan and its reasoning, and who started it.
+    /// The lines on the plan, its reasoning, and who started the execution.
     fn background_lines(&self) -> Vec<String> {
         let plan = &self.execution.plan_ref;
         let (named, version, digest) = (name(&plan.name), plan.version, plan.digest);
@@ -302,7 +303,7 @@ impl QuestionContext<'_> {
     }
 }
 
-/// The line on who asks and why.
+/// The line on who asks and why; the reason is quoted.
 fn asker_line(Asker { actor, reason }: Asker<'_>) -> String {
     let why = reason.map_or("without a reason".to_owned(), |why| {
         format!("who gives as the reason: {}", quoted(why, REASON_CHARS_MAX))

@@ -72,12 +72,13 @@ impl QuestionContent<'_> {
         }
     }
 
-    /// Size of the lines on an undo, written out. The same for every question that offers one.
+    /// Size in bytes of the lines on an undo, written out. The same for every question that offers one.
     pub fn undo_bytes(&self) -> usize {
         self.undo_lines(WHOLE).iter().map(String::len).sum()
     }
 
-    /// The call or the work that a question is about, with the arguments that are, or were, sent.
+    /// The call or the work that a question is about, with the arguments that are, or were, sent. Empty
+    /// without a step.
     fn call_lines(&self, no: Option<StepNo>, limits: ContentLimits) -> Vec<String> {
         let Some(view) = no.map(|no| &self.steps[no.index()]) else { return Vec::new() };
         let mut text = match (&view.tool, &view.action) {
@@ -92,7 +93,7 @@ impl QuestionContent<'_> {
         vec![text]
     }
 
-    /// A line for each step that would run, with its arguments as far as they can be bound.
+    /// A heading, and a line for each step that would run, with its arguments as far as they can be bound.
     fn planned_step_lines(&self, limits: ContentLimits) -> Vec<String> {
         let plan = &self.execution.plan;
         let mut lines = vec![format!("It would run {}:", count_with_noun(plan.steps.len(), "step"))];
@@ -131,14 +132,14 @@ impl QuestionContent<'_> {
     }
 }
 
-/// How many attempts of a step's call one yes covers. `None`: one, or Actbook makes no call.
+/// How many attempts of a step's call one approval covers. `None`: one, or Actbook makes no call.
 pub(super) fn step_attempts_max(execution: &Execution, no: StepNo) -> Option<u32> {
     let step = execution.plan.step(no);
     let attempts = execution.step_retry(step).max_attempts;
     (attempts > 1 && !step.is_agent_step()).then_some(attempts)
 }
 
-/// How many attempts of a compensation one yes covers. `None`: one.
+/// How many attempts of a compensation one approval covers. `None`: one, or Actbook makes no call.
 fn undo_attempts_max(execution: &Execution, item: &UndoItem) -> Option<u32> {
     let no = execution.plan.find_step(item.step.as_str())?;
     let compensation = execution.plan.step(no).compensation.as_ref()?;
@@ -162,7 +163,7 @@ fn undo_line(undo: &UndoItem, limits: ContentLimits) -> String {
     format!("  - `{}`: {how}{}", undo.step, trouble.unwrap_or_default())
 }
 
-/// The plan's steps as JSON, as its document writes them.
+/// The plan's steps as JSON, as its document writes them; null if the document is not JSON.
 fn document_steps(plan: &Plan) -> Value {
     let document: Value = serde_json::from_str(&plan.document).unwrap_or_default();
     document.get("steps").cloned().unwrap_or_default()
@@ -173,7 +174,7 @@ pub(super) fn count_with_noun(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// The line on items beyond `listed_max`. `None`: there are none.
+/// The line on the items beyond `listed_max`; `what` is their noun, in the singular. `None`: there are none.
 fn more_line(count: usize, what: &str, limits: ContentLimits) -> Option<String> {
     let more = count.checked_sub(limits.listed_max).filter(|more| *more > 0)?;
     Some(format!("  - and {} more", count_with_noun(more, what)))

@@ -34,7 +34,8 @@ pub fn name(text: &str) -> String {
     format!("`{}`", line(text, NAME_CHARS_MAX).replace('`', "'"))
 }
 
-/// An actor as its kind and its quoted name: `agent "x"`. The name is the client's own word.
+/// An actor, written `agent:x`, as its kind and its quoted name: `agent "x"`. The name is the client's own
+/// word.
 pub fn actor(actor: &str) -> String {
     match actor.split_once(':') {
         Some((kind, name)) => format!("{} {}", line(kind, NAME_CHARS_MAX), quoted(name, ACTOR_CHARS_MAX)),
@@ -50,7 +51,8 @@ pub(super) fn require_plain_name(field: &'static str, name: &str) -> Result<(), 
     }
 }
 
-/// The text as separate lines, each of them marked; begins with a line break.
+/// The text as separate lines, each of them marked with `MARK`; begins with a line break. A text longer than
+/// `chars_max` is truncated.
 pub fn block(text: &str, chars_max: usize) -> String {
     let (kept, cut) = truncate(text, chars_max);
     let lines = kept.split('\n').map(|line| escape_hidden(&line.replace('\r', "\\r")));
@@ -59,15 +61,18 @@ pub fn block(text: &str, chars_max: usize) -> String {
     block
 }
 
-/// A value as text: a string as it is, anything else as JSON.
+/// A value as text: a string, or the string in `{"text": …}` (the output of a tool without structured
+/// content), as it is; anything else as JSON.
 pub fn readable(value: &Value) -> Cow<'_, str> {
+    only_text(value).map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed)
+}
+
+/// The text of a value that is a string or `{"text": …}`; `None` for any other value.
+pub fn only_text(value: &Value) -> Option<&str> {
     match value {
-        Value::String(text) => Cow::Borrowed(text),
-        // The output of a tool without structured content is `{"text": …}`.
-        Value::Object(fields) if fields.len() == 1 && fields.get("text").is_some_and(Value::is_string) => {
-            Cow::Borrowed(fields["text"].as_str().unwrap_or_default())
-        }
-        other => Cow::Owned(other.to_string()),
+        Value::String(text) => Some(text),
+        Value::Object(fields) if fields.len() == 1 => fields.get("text")?.as_str(),
+        Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
@@ -81,7 +86,7 @@ fn truncate(text: &str, chars_max: usize) -> (&str, String) {
     }
 }
 
-/// Escapes line breaks and hidden characters.
+/// The text with line breaks and hidden characters escaped, and tabs as spaces.
 fn one_line(text: &str) -> String {
     escape_hidden(text).replace('\n', "\\n").replace('\r', "\\r").replace('\t', " ")
 }

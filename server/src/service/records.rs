@@ -15,7 +15,7 @@ use super::executions::Executions;
 use super::executions::FoundExecution;
 use super::plans::Plans;
 use crate::caller::Caller;
-use crate::error::{DocumentKind, Error};
+use crate::error::{ClosedPart, DocumentKind, Error};
 use crate::ledger::{DriveState, RecordActionRequest};
 use crate::random;
 
@@ -57,6 +57,7 @@ pub enum RecordResult {
 
 impl Executions<'_> {
     /// Records what an agent did: on a step, elsewhere in an execution, or (no execution named) standalone.
+    /// In an execution, waits for the driver as `command_and_settle` does.
     pub async fn record_action(self, caller: &Caller, action: ActionRecord) -> Result<RecordResult, Error> {
         match &action.execution {
             None => self.record_standalone(caller, action).await.map(RecordResult::Standalone),
@@ -67,7 +68,8 @@ impl Executions<'_> {
         }
     }
 
-    /// Records what an agent did in this execution, whichever `action` names: on a step, or elsewhere.
+    /// Records what an agent did in the execution `id`, on a step or elsewhere; `action.execution` is
+    /// ignored. A step whose holder's session has ended is taken over.
     pub async fn record_in_execution(
         self,
         caller: &Caller,
@@ -113,7 +115,8 @@ impl Executions<'_> {
         Ok(Reporter { holder, is_person, takes_over, node, departed_holder: None, at_ms })
     }
 
-    /// Journals a decision on an execution.
+    /// Journals a decision on an execution; `stop` also cancels the execution, and `continue` resumes a
+    /// paused one. Waits for the driver as `command_and_settle` does.
     pub async fn record_decision(
         self,
         caller: &Caller,
@@ -171,9 +174,10 @@ impl Plans<'_> {
 }
 
 impl Executions<'_> {
-    /// Gives a command and waits until the driver has acted on it, so that the caller sees what is due next.
-    /// If the step is not due yet (`NotAwaited`), waits for the driver once and tries again: a report may
-    /// arrive before the driver has made its step due.
+    /// Gives a command and waits, at most `SETTLE_TIMEOUT`, until the driver has acted on it, so that the
+    /// caller sees what is due next. If the step is not due yet (`NotAwaited`), waits for the driver once and
+    /// tries again: a report may arrive before the driver has made its step due. The progress is that right
+    /// after the command.
     pub(super) async fn command_and_settle(
         self,
         caller: &Caller,
@@ -193,28 +197,49 @@ impl Executions<'_> {
         Ok((found, progress))
     }
 
-    /// Waits until the live driver on `node` has nothing left to do by itself; returns at once if there is
-    /// none.
+    /// Waits until the live driver on `node` has nothing left to do by itself, at most `SETTLE_TIMEOUT`;
+    /// returns at once if there is none.
     async fn wait_until_idle(self, stream: StreamId, node: Option<&str>) -> Result<(), Error> {
         let Some(node) = node else { return Ok(()) };
         let is_own = self.0.runner.get().is_some_and(|runner| runner.node_id().as_str() == node);
-        let is_driven = if is_own {
-            self.0.ledger.is_driven_here(stream)
-        } else {
-            self.live_driver(node).await?.is_some()
+        let idle = async {
+            if !is_own {
+                self.wait_until_idle_elsewhere(stream, node).await
+            } else if self.0.ledger.is_driven_here(stream) {
+                self.wait_until_idle_here(stream).await
+            } else {
+                Ok(())
+            }
         };
-        if !is_driven {
+        tokio::time::timeout(SETTLE_TIMEOUT, idle).await.unwrap_or(Ok(()))
+    }
+
+    /// Waits for the driver of this process, by the ledger's own state, and until that state is durable.
+    async fn wait_until_idle_here(self, stream: StreamId) -> Result<(), Error> {
+        let (ledger, mut journal_head) = (&self.0.ledger, self.0.notifier.subscribe());
+        loop {
+            journal_head.mark_unchanged();
+            let now_ms = ledger.clock().now_ms();
+            let is_idle = ledger.with_execution(stream, |execution| !execution.has_next_action(now_ms))?;
+            if is_idle && ledger.is_durable(stream) {
+                return Ok(());
+            }
+            if journal_head.changed().await.is_err() {
+                return Err(Error::Closed(ClosedPart::Journal));
+            }
+        }
+    }
+
+    /// Waits for the driver in another process, if it is alive, by what it appends.
+    async fn wait_until_idle_elsewhere(self, stream: StreamId, node: &str) -> Result<(), Error> {
+        if self.live_driver(node).await?.is_none() {
             return Ok(());
         }
         let mut watcher = self.watch_stream(stream).await?;
-        let idle = async {
-            while watcher.execution().has_next_action(self.0.ledger.clock().now_ms()) {
-                watcher.wait_for_change().await?;
-            }
-            Ok(())
-        };
-        // On time-out the caller is shown the current state.
-        tokio::time::timeout(SETTLE_TIMEOUT, idle).await.unwrap_or(Ok(()))
+        while watcher.execution().has_next_action(self.0.ledger.clock().now_ms()) {
+            watcher.wait_for_change().await?;
+        }
+        Ok(())
     }
 }
 

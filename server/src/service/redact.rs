@@ -19,16 +19,17 @@ use crate::ledger::{
     PublicId, RecordActionRequest, SavePlanRequest, SetNoteRequest, SetTasksRequest, StartRequest,
 };
 
-/// A name that a caller gives, and what it names.
+/// What a name is of, such as `the task's id`, and the name that a caller gives.
 type CallerName<'a> = (&'static str, &'a str);
 
 impl Service {
-    /// The caller's name as the journal keeps it. The kind of caller before the colon is never redacted: who
-    /// may approve depends on it.
+    /// The caller's name as the journal keeps it, with secrets redacted. The kind of caller before the colon
+    /// is never redacted: who may approve depends on it.
     pub(super) fn journaled_actor(&self, caller: &Caller) -> Arc<str> {
         self.redact_actor(&caller.actor).into()
     }
 
+    /// Redacts the name in `kind:name`, and not the kind.
     fn redact_actor(&self, actor: &str) -> String {
         match actor.split_once(':') {
             Some((kind, name)) => format!("{kind}:{}", self.redact_name(name.to_owned())),
@@ -36,7 +37,7 @@ impl Service {
         }
     }
 
-    /// The name with every secret in it redacted.
+    /// The name with the secrets redacted that plans must not contain.
     pub fn redact_name(&self, mut name: String) -> String {
         self.tools.redact_name(&mut name);
         name
@@ -50,7 +51,8 @@ impl Service {
         names.into_iter().try_for_each(|(what, name)| self.refuse_secret_name(what, name))
     }
 
-    /// Refuses a name that holds a known secret; names the variable that the secret comes from.
+    /// Refuses a name that holds a known secret; the refusal names the variable that the secret comes from.
+    /// `what` says what the name is of.
     pub(super) fn refuse_secret_name(&self, what: &'static str, name: &str) -> Result<(), Error> {
         match self.tools.find_secret(&Value::from(name)) {
             None => Ok(()),
@@ -58,6 +60,7 @@ impl Service {
         }
     }
 
+    /// Redacts the free text of a command. Refused if arguments to be sent hold a known secret.
     fn redact_command(&self, command: &mut Command) -> Result<(), Error> {
         match command {
             Command::Pause { reason }
@@ -96,6 +99,7 @@ impl Service {
         Ok(())
     }
 
+    /// Redacts the output or the reason of an agent's report.
     fn redact_report(&self, report: &mut AgentReport) {
         match report {
             AgentReport::Started => {}
@@ -106,6 +110,7 @@ impl Service {
         }
     }
 
+    /// Redacts all texts and values of the facts.
     fn redact_facts(&self, facts: &mut ActionFacts) {
         let ActionFacts { description, kind, entity, error, reason, action_taken, .. } = facts;
         for text in [description, kind, entity, error, reason, action_taken].into_iter().flatten() {
@@ -117,15 +122,18 @@ impl Service {
         }
     }
 
+    /// Redacts the text, if there is one.
     fn redact_text(&self, text: &mut Option<String>) {
         text.iter_mut().for_each(|text| self.tools.redact_text(text));
     }
 
+    /// Redacts the value, if there is one.
     fn redact_value(&self, value: &mut Option<Value>) {
         value.iter_mut().for_each(|value| self.tools.redact(value));
     }
 
-    /// Redacts findings, which may quote the document or a server's description of its tools.
+    /// Redacts the path, message and cure of findings, which may quote the document or a server's description
+    /// of its tools.
     pub(super) fn redact_findings(&self, findings: &mut [Finding]) {
         for finding in findings {
             let Finding { path, message, cure, .. } = finding;
@@ -287,7 +295,7 @@ pub(super) fn tool_part(name: &str) -> &str {
     name.split_once('/').map_or(name, |(_, tool)| tool)
 }
 
-/// The task that owns a note, if one does.
+/// The id of the task that owns a note. `None`: no task does.
 fn task_of(scope: &NoteScope) -> Option<CallerName<'_>> {
     match scope {
         NoteScope::Task(id) => Some(("the task's id", id)),
@@ -295,8 +303,8 @@ fn task_of(scope: &NoteScope) -> Option<CallerName<'_>> {
     }
 }
 
-/// The names that a new task (`create`) or a change of a task gives. None for a subtask of a plan's step: its
-/// names are those of the task and of the step, which exist.
+/// The names that a new task (`create`) or a change of a task brings into the journal. Empty for a subtask of
+/// a plan's step: its names are those of the task and of the step, which exist.
 fn names_of_task(task: &Task, create: bool) -> Vec<CallerName<'_>> {
     if task.step.is_some() {
         return Vec::new();

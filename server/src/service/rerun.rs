@@ -26,8 +26,9 @@ pub struct ExecutedPlan {
 }
 
 impl Executions<'_> {
-    /// The plan version and the inputs of an execution. Refused if its inputs were erased; and, unless `here`,
-    /// if it was started in another project with other definitions of its servers than this process's.
+    /// The plan version and the inputs of an execution. Refused if its inputs were erased; and, unless
+    /// `here`, if it was started in another project with other definitions of its servers than this
+    /// process's. `here`: the caller accepts this process's definitions.
     pub async fn executed_plan(self, id: &str, here: bool) -> Result<ExecutedPlan, Error> {
         let execution = self.load(id).await?;
         // In the same project other definitions are an edit of its config, and a rerun is a new execution.

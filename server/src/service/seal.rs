@@ -15,7 +15,8 @@ const KEY_FILE: &str = "door.key";
 
 impl Service {
     /// Reads the key, and creates it on first use. It is the same for every process of this account on this
-    /// machine. Blocks for a file of 32 bytes: for the start of a process.
+    /// machine. Blocks for a file of 32 bytes: for the start of a process. Err: the file cannot be created or
+    /// read.
     pub fn seal_key(&self) -> Result<[u8; KEY_BYTES], Error> {
         let file = crate::folders::data_folder().join(KEY_FILE);
         let failed = |error: std::io::Error| Error::KeyFile { file: file.clone(), error };

@@ -56,8 +56,8 @@ pub struct ToolCallStatsByName {
 const NO_CATEGORY: &str = "none";
 
 impl Journal<'_> {
-    /// Statistics of this project's calls since a time, in milliseconds since 1970, up to the journal's head:
-    /// another project's server of the same name is another server.
+    /// Statistics of this project's calls since a time, in milliseconds since 1970 (`None`: from the
+    /// beginning), up to the journal's head: another project's server of the same name is another server.
     pub async fn tool_call_stats(self, since_ms: Option<i64>) -> Result<ToolCallStatsByName, Error> {
         ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
         let within = Some(self.0.project().to_owned());

@@ -93,7 +93,8 @@ impl StepDetail {
 }
 
 impl Executions<'_> {
-    /// The detail view of one step, by execution id and step id.
+    /// The detail view of one step, by the execution's id or a unique prefix of it and the step's id. Refused
+    /// if there is no such execution or step.
     pub async fn step(self, id: &str, step: &str) -> Result<StepDetail, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
@@ -116,7 +117,7 @@ impl Executions<'_> {
         })
     }
 
-    /// Loads the arguments and results of a step's attempts and compensations.
+    /// Loads the arguments and results of a step's attempts and compensations; erased ones become null.
     async fn load_step_values(self, execution: &Execution, no: StepNo) -> Result<LoadedPayloads, Error> {
         let state = execution.step(no);
         let attempts = state.attempts.iter().chain(&state.compensations);
@@ -127,7 +128,8 @@ impl Executions<'_> {
         Ok(values)
     }
 
-    /// Reads who rejected the execution's newest undo, and why. `None`: it was not rejected.
+    /// Reads who rejected the execution's newest undo, and why. `None`: it was not rejected, or another was
+    /// approved since.
     pub(super) async fn undo_rejection(self, execution: &Execution) -> Result<Option<ApprovalView>, Error> {
         let Some(position) = execution.undo_rejected_at else { return Ok(None) };
         let entry = journal::by_position(self.0.tenant, position.0).first(&self.0.db).await?;
@@ -137,7 +139,7 @@ impl Executions<'_> {
         }))
     }
 
-    /// Reads the approvals and rejections of a step from the execution's entries.
+    /// Reads the approvals and rejections of a step from the execution's entries, oldest first.
     async fn load_approvals(self, stream: StreamId, step: &str) -> Result<Vec<ApprovalView>, Error> {
         let entries =
             journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
@@ -162,7 +164,7 @@ fn approval_view(entry: &journal::Entry, approved: bool, reason: Option<String>)
     ApprovalView { approved, by, at, position: entry.position, reason }
 }
 
-/// The refusal of an unknown step, with the nearest id.
+/// The refusal of an unknown step, with the nearest id, or else the plan's first ids.
 fn no_such_step(execution: &Execution, step: &str) -> Error {
     let ids = || execution.plan.steps.iter().map(|step| &step.id);
     let suggestion = match actbook_engine::analysis::nearest(step, ids().map(StepId::as_str)) {
@@ -178,6 +180,7 @@ fn stored_value(stored: Option<PayloadRef>, values: &LoadedPayloads) -> Option<V
     Some(value.as_ref().clone()).filter(|value| !value.is_null())
 }
 
+/// The view of an attempt, with its arguments and result from `values`.
 fn attempt_view(attempt: &Attempt, values: &LoadedPayloads) -> AttemptView {
     AttemptView {
         started_at: format_time(attempt.started_at_ms),
@@ -191,6 +194,7 @@ fn attempt_view(attempt: &Attempt, values: &LoadedPayloads) -> AttemptView {
     }
 }
 
+/// The view of an attempt to compensate a step, with its arguments and result from `values`.
 fn compensation_view(undo: &Attempt, values: &LoadedPayloads) -> CompensationView {
     CompensationView {
         attempt: undo.undoes.map_or(0, |attempt| attempt + 1),

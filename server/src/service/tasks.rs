@@ -96,7 +96,8 @@ pub struct Tasks<'a>(pub(super) &'a Service);
 
 impl Tasks<'_> {
     /// Adds a new task. If a task-plan rule of the config matches, its plan is saved for the task, and
-    /// started if the rule says so; with `drive`, this process drives the execution.
+    /// started if the rule says so; with `drive`, this process is to drive the execution. A repeated request
+    /// returns the first one's task.
     pub async fn add(self, caller: &Caller, mut given: TaskSpec, drive: bool) -> Result<AddedTask, Error> {
         given.title.iter().try_for_each(|title| require_plain_name("title", title))?;
         self.redact(&mut given);
@@ -109,7 +110,7 @@ impl Tasks<'_> {
         Ok(AddedTask { task: self.get(&id).await?, plan, started, drive })
     }
 
-    /// Changes the properties of a task. Refused if there is no task with that id.
+    /// Changes the given properties of a task. Refused if there is no task with that id.
     pub async fn change(self, caller: &Caller, mut given: TaskSpec) -> Result<TaskView, Error> {
         given.title.iter().try_for_each(|title| require_plain_name("title", title))?;
         self.redact(&mut given);
@@ -119,7 +120,8 @@ impl Tasks<'_> {
         self.get(&id).await
     }
 
-    /// Adds a subtask for each step of a saved plan that has none yet; returns all subtasks.
+    /// Adds a subtask for each step of a saved plan that has none yet; returns all subtasks. `plan`: its name
+    /// or id. Refused if there is no such task or plan.
     pub async fn split(self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
         let row = self.row(id).await?.ok_or_else(|| no_such_task(id))?;
         let (reference, plan) = self.0.plans().load(plan).await?;
@@ -174,7 +176,7 @@ impl Tasks<'_> {
         if subtasks.is_empty() { Ok(()) } else { self.write(caller, subtasks, true).await }
     }
 
-    /// The view of a task, by id.
+    /// The view of a task, by id. Refused if there is none with that id.
     pub async fn get(self, id: &str) -> Result<TaskView, Error> {
         let row = self.row(id).await?.ok_or_else(|| no_such_task(id))?;
         self.view(&row).await
@@ -187,6 +189,7 @@ impl Tasks<'_> {
     }
 
     /// Tasks without a parent, open ones first, then by priority; only those with `status` if it is given.
+    /// `LISTED_MAX` at most are read.
     pub async fn list(self, status: Option<TaskStatus>) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
         for row in tasks::list(self.0.tenant, self.0.boundary(), LISTED_MAX).all(&self.0.db).await? {
@@ -196,6 +199,8 @@ impl Tasks<'_> {
         Ok(views)
     }
 
+    /// Views of the subtasks of a task, with the statuses of the plan's steps that they stand for; empty if
+    /// it has none.
     pub async fn subtasks(self, id: &str) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
         let mut loaded = Vec::new();
@@ -258,7 +263,7 @@ impl Tasks<'_> {
         })
     }
 
-    /// The progress of a plan's newest execution that belongs to `task` or to no task.
+    /// The progress of a plan's newest execution that belongs to `task` or to no task. `plan`: its id.
     async fn load_plan_progress(self, plan: &str, task: Option<&str>) -> Result<PlanProgress, Error> {
         let filter = executions::ExecutionRowFilter { plan: Some(plan.to_owned()), ..Default::default() };
         let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, STATUS_EXECUTIONS_MAX)
@@ -280,7 +285,8 @@ impl Tasks<'_> {
         Ok(PlanProgress { execution: Some(row.public_id), steps, saved_plan: planned })
     }
 
-    /// The status of a task derived from its open executions. `None`: it has none.
+    /// The status of a task derived from its open executions: blocked if one is, else in progress. `None`: it
+    /// has none.
     async fn status_from_executions(self, row: &tasks::TaskRow) -> Result<Option<DerivedTaskStatus>, Error> {
         let filter = executions::ExecutionRowFilter { task: Some(row.id.clone()), ..Default::default() };
         let within = self.0.boundary().or(row.project.as_deref());
@@ -296,13 +302,15 @@ impl Tasks<'_> {
         Ok(blocked.or(active).map(|(status, row)| (status, Some(row.public_id.clone()))))
     }
 
-    /// Submits tasks to the ledger: new ones if `fresh`, else changes of existing ones; refused otherwise.
+    /// Submits tasks to the ledger: new ones if `fresh`, else changes of existing ones. Refused if a new one
+    /// exists or a changed one does not.
     async fn write(self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<(), Error> {
         let salted = |task| (task, new_salt());
         let request = SetTasksRequest { tasks: tasks.into_iter().map(salted).collect(), create: fresh };
         self.0.submit(caller, request).await.map(drop)
     }
 
+    /// Redacts the title and the further properties; names with a secret are refused later.
     fn redact(self, given: &mut TaskSpec) {
         given.title.iter_mut().for_each(|title| self.0.tools.redact_text(title));
         given.fields.iter_mut().for_each(|fields| self.0.tools.redact(fields));
@@ -314,7 +322,8 @@ fn new_salt() -> Arc<[u8]> {
     random::bytes::<16>().to_vec().into()
 }
 
-/// A status, and the id of the execution that it is derived from.
+/// A status, and the id of the execution that it is derived from. `None`: from the plan, which has dropped
+/// the step.
 type DerivedTaskStatus = (TaskStatus, Option<String>);
 
 /// The progress of a plan: the steps of its newest execution, and its newest saved version.
@@ -327,7 +336,7 @@ struct PlanProgress {
     saved_plan: Option<Arc<Plan>>,
 }
 
-/// Whether a task has a final status.
+/// Whether the status is final: executions no longer change it.
 fn is_final(status: TaskStatus) -> bool {
     match status {
         TaskStatus::Done | TaskStatus::Cancelled => true,
@@ -349,7 +358,7 @@ fn task_status_of_step(status: StepStatus) -> TaskStatus {
     }
 }
 
-/// The engine's task from the given properties.
+/// The engine's task from the given properties, in this project, without a plan or a step.
 fn engine_task(given: TaskSpec, project: Option<String>) -> task::Task {
     task::Task {
         id: given.id,
@@ -418,6 +427,7 @@ fn build_task_view(
     }
 }
 
+/// The refusal of a task's id that no visible task has.
 fn no_such_task(id: &str) -> Error {
     Refusal::NoSuchTask { id: id.to_owned() }.into()
 }

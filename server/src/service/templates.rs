@@ -106,7 +106,7 @@ struct FoundTemplate {
 pub struct Templates<'a>(pub(super) &'a Service);
 
 impl Templates<'_> {
-    /// All templates: saved ones first, then shipped ones.
+    /// All visible templates: saved ones first, then the shipped ones that no saved one hides.
     pub async fn list(self) -> Result<Vec<TemplateView>, Error> {
         let mut views = Vec::new();
         for row in plans::list_templates(self.0.tenant, self.0.boundary(), LISTED_MAX).all(&self.0.db).await?
@@ -122,7 +122,7 @@ impl Templates<'_> {
         Ok(views)
     }
 
-    /// Everything about one template, by name.
+    /// Everything about one template, by name. Refused if there is none.
     pub async fn get(self, name: &str) -> Result<TemplateDetail, Error> {
         let template = self.find(name).await?;
         let history = match &template.row {
@@ -146,7 +146,7 @@ impl Templates<'_> {
         Ok(self.find(name).await?.plan)
     }
 
-    /// Finds a template by name: a visible saved one, else a shipped one.
+    /// Finds a template by name: a visible saved one, else a shipped one. Refused if there is none.
     async fn find(self, name: &str) -> Result<FoundTemplate, Error> {
         let named = plans::template_by_name(self.0.tenant, self.0.boundary(), self.0.project(), name);
         if let Some(row) = named.first(&self.0.db).await? {
@@ -159,7 +159,7 @@ impl Templates<'_> {
         }
     }
 
-    /// The refusal of an unknown template, with the nearest name.
+    /// The refusal of an unknown template, with the nearest name. `Err`: the known names could not be read.
     async fn no_such_template(self, name: &str) -> Result<Error, Error> {
         let known = self.list().await?;
         let nearest = analysis::nearest(name, known.iter().map(|view| view.name.as_str()));
@@ -201,7 +201,8 @@ impl Templates<'_> {
         self.submit(caller, document, everywhere).await
     }
 
-    /// By step: the arguments from an answer that replaced the plan's.
+    /// By step: the arguments of an answer that replaced those of the plan; steps without such an answer are
+    /// missing.
     async fn corrected_arguments(self, execution: &Execution) -> Result<BTreeMap<StepNo, Value>, Error> {
         let mut corrected = BTreeMap::new();
         for (no, _) in execution.plan.numbered_steps() {
@@ -220,7 +221,7 @@ impl Templates<'_> {
     }
 
     /// Redacts, checks and saves a template. The check is offline: live tools are checked when the template
-    /// is used.
+    /// is used. Refused if the caller may not share and `everywhere` is true.
     async fn submit(
         self,
         caller: &Caller,
@@ -242,8 +243,8 @@ impl Templates<'_> {
         redacted != *value
     }
 
-    /// Makes a plan from a template and saves it. Refused if an input holds a known secret, which would be
-    /// stored.
+    /// Makes a plan from a template, given by name, and saves it. Refused if an input holds a known secret,
+    /// which would be stored.
     pub async fn instantiate(
         self,
         caller: &Caller,
@@ -262,7 +263,8 @@ impl Templates<'_> {
         saved.map_err(|error| if row.is_none() { of_shipped_template(error) } else { error })
     }
 
-    /// Deletes a saved template by name; shipped ones are refused.
+    /// Deletes a saved template by name. Shipped ones are refused, and to a confined service another
+    /// project's.
     pub async fn delete(self, caller: &Caller, name: &str) -> Result<TemplateView, Error> {
         let template = self.find(name).await?;
         let Some(row) = &template.row else {
@@ -275,12 +277,14 @@ impl Templates<'_> {
 }
 
 impl FoundTemplate {
+    /// A shipped template as it is found by name: without a row.
     fn from_shipped(one: &ShippedTemplate) -> Self {
         Self { plan: one.plan.clone(), row: None, text: Some(one.text) }
     }
 }
 
-/// Marks the refusal of a plan as one of a shipped template's, so that it says which tools those call.
+/// Marks the refusal of a plan as one of a shipped template's, so that it says which tools those call. Any
+/// other error stays.
 fn of_shipped_template(error: Error) -> Error {
     if let Error::Invalid(document) = error {
         return Error::Invalid(InvalidDocument { kind: DocumentKind::PlanOfShippedTemplate, ..document });
@@ -301,6 +305,7 @@ fn template_view(template: &FoundTemplate) -> TemplateView {
     }
 }
 
+/// What the row says about this version.
 fn template_version(row: &plans::TemplateRow) -> TemplateVersion {
     let plans::TemplateRow { plan, author } = row;
     TemplateVersion {
@@ -311,7 +316,7 @@ fn template_version(row: &plans::TemplateRow) -> TemplateVersion {
     }
 }
 
-/// The inputs that a plan's schema declares.
+/// The inputs that a plan's schema declares; empty without a schema.
 fn input_views(plan: &Plan) -> Vec<InputView> {
     let Some(schema) = &plan.inputs else { return Vec::new() };
     let required: Vec<&str> =

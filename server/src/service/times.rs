@@ -16,7 +16,8 @@ pub enum DayEdge {
 }
 
 /// Parses a point in time into milliseconds since 1970. A text without an offset is a time in `zone`; an age
-/// (`2h`, `3d`) counts back from now. `None`: the text has none of these forms.
+/// (`2h`, `3d`) counts back from now; `edge` is for a date without a time of day. `None`: the text has none
+/// of these forms.
 pub fn parse_time(text: &str, edge: DayEdge, zone: &TimeZone) -> Option<i64> {
     let text = text.trim();
     if let Some(age_ms) = parse_age_ms(text) {

@@ -6,7 +6,8 @@ use crate::tools::{AskedInput, InputField, RequestedInput};
 
 const NAME_CHARS_MAX: usize = 60;
 
-/// What a tool asks for, as the end of a sentence that begins "Step `x` asks".
+/// What a tool asks for, as the end of a sentence that begins "Step `x` asks": a colon and the requests, or
+/// that it asks to be called again if there are none.
 pub fn tool_request_text(asked: Option<&AskedInput>) -> String {
     let texts: Vec<String> = asked.into_iter().flat_map(|asked| &asked.requests).map(request_text).collect();
     if texts.is_empty() { " to be called again.".to_owned() } else { format!(": {}", texts.join("; ")) }

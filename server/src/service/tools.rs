@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::random;
 use crate::tools::{Call, CallOutcome, CatalogError, OnCommandOutput, ServerState, ServerTools, ToolInfo};
 
-/// The result of a call by hand. The call belongs to no execution and is not journaled.
+/// The result of a call by hand. The call belongs to no execution and is not journaled. A question of the
+/// tool counts as a failure of category `policy`, with the question as `output`.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolCallResult {
@@ -29,13 +30,13 @@ pub struct ToolCallResult {
 pub struct ToolCatalog<'a>(pub(super) &'a Service);
 
 impl ToolCatalog<'_> {
-    /// Every configured server with its tools, or the error why they could not be listed.
+    /// Every configured server with its tools, redacted, or the error why they could not be listed.
     pub async fn list(self) -> Vec<ServerTools> {
         self.0.tools.list_servers().await.into_iter().map(|server| self.redact_server(server)).collect()
     }
 
-    /// Tools that the config names and a server does not have, each with the nearest name that it has. Empty
-    /// if the server cannot be listed.
+    /// Tools that the config names and the server does not have, each with the nearest name that it has;
+    /// names are without the server. Empty if the server cannot be listed.
     pub async fn unknown_configured_tools(self, server: &str) -> Vec<(String, Option<String>)> {
         let configured = self.0.tools.configured_tools(server);
         if configured.is_empty() {
@@ -50,11 +51,12 @@ impl ToolCatalog<'_> {
         unknown.map(|name| (name.clone(), nearest_name(&name))).collect()
     }
 
-    /// One server with its tools, or the error why they could not be listed.
+    /// One server with its tools, redacted, or the error why they could not be listed.
     pub async fn list_server(self, server: &str) -> ServerTools {
         self.redact_server(self.0.tools.list_server(server).await)
     }
 
+    /// The server with its tools redacted.
     fn redact_server(self, server: ServerTools) -> ServerTools {
         ServerTools {
             tools: server.tools.into_iter().map(|info| self.redact_tool_info(info)).collect(),
@@ -84,7 +86,8 @@ impl ToolCatalog<'_> {
         self.0.tools.server_state(name)
     }
 
-    /// Passes on what commands of the config write while they run in this process.
+    /// Passes what commands of the config write while they run in this process to `receiver`; only the first
+    /// receiver is kept.
     pub fn pass_on_command_output(self, receiver: OnCommandOutput) {
         self.0.tools.pass_on_command_output(receiver);
     }
@@ -93,7 +96,7 @@ impl ToolCatalog<'_> {
         self.0.tools.server_names()
     }
 
-    /// The description of a tool, by `server/tool`.
+    /// The description of a tool, by `server/tool`, redacted. Err `ToolUnavailable`: it cannot be described.
     pub async fn get(self, name: &str) -> Result<ToolInfo, Error> {
         match self.0.tools.describe(name).await {
             Ok(info) => {
@@ -105,7 +108,7 @@ impl ToolCatalog<'_> {
         }
     }
 
-    /// The refusal of a tool that cannot be described, with the nearest name.
+    /// The refusal of a tool that cannot be described for this reason, with the nearest name, redacted.
     pub(super) async fn unavailable_error(self, name: &str, error: CatalogError) -> Error {
         let mut nearest = self.nearest_tool(name, &error).await;
         nearest.iter_mut().for_each(|nearest| self.0.tools.redact_text(nearest));
@@ -134,7 +137,7 @@ impl ToolCatalog<'_> {
         self.0.tools.withheld_config().map(Error::from)
     }
 
-    /// Calls a tool by hand, outside of any execution.
+    /// Calls a tool by hand, outside of any execution, without a pin. `timeout`: for the answer.
     pub async fn call(self, name: &str, arguments: Value, timeout: Duration) -> ToolCallResult {
         let key = random::id();
         let (tool, carry) = (name.to_owned(), Default::default());

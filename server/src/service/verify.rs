@@ -49,11 +49,12 @@ pub struct VerifyFailure {
     pub why: String,
 }
 
+/// The bytes in lower-case hexadecimal.
 pub(super) fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The hash of an entry as it is stored.
+/// The hash of an entry alone, computed from its stored fields; `Entry::hash` is that of the chain.
 pub(super) fn entry_hash(tenant: TenantId, entry: &Entry) -> Hash {
     chain::entry_hash(&EntryParts {
         tenant,
@@ -100,7 +101,8 @@ struct RowMismatch {
     stream: Option<StreamId>,
 }
 
-/// Verifies the journal of a tenant.
+/// Verifies the journal of a tenant. `Err`: the database failed; a journal that does not hold is in the
+/// report.
 pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyReport, Error> {
     let head = match journal::head(tenant).first(db).await {
         Ok(Some(head)) => head,
@@ -191,7 +193,7 @@ fn stray_row(position: i64, why: &str) -> VerifyReport {
 }
 
 impl JournalVerification {
-    /// Verifies the entries after `from` and up to `through` and their salts and payloads; returns the first
+    /// Verifies the entries after `from` and up to `through` and their salts and payloads. Some: the first
     /// failure.
     async fn verify_chunk(
         &mut self,
@@ -221,7 +223,8 @@ impl JournalVerification {
         self.verify_rows(db, from, through).await
     }
 
-    /// Verifies the next entry: its position, its hash and its version within its stream.
+    /// Verifies the next entry: its position, its hash and its version within its stream. `Err`: what is
+    /// wrong.
     fn verify_entry(&mut self, entry: &Entry) -> Result<(), VerifyFailure> {
         let expected = self.position + 1;
         if entry.position < expected {
@@ -251,7 +254,7 @@ impl JournalVerification {
     }
 
     /// Verifies that every expected salt and payload of the chunk exists and matches, and that there is no
-    /// other.
+    /// other. Some: the first failure.
     async fn verify_rows(
         &mut self,
         db: &Db,
@@ -296,8 +299,9 @@ impl JournalVerification {
         self.first_failure(db, mismatches).await
     }
 
-    /// The first mismatch that is a failure. A missing row is accepted only if the journal itself says that
-    /// the stream was erased; so is a row that was read just before its erasure and is gone now.
+    /// The first mismatch that is a failure; `None`: none is. A missing row is accepted only if the journal
+    /// itself says that the stream was erased; so is a row that was read just before its erasure and is gone
+    /// now.
     async fn first_failure(
         &self,
         db: &Db,

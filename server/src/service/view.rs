@@ -182,12 +182,14 @@ pub struct PlanView {
     pub saved_at: String,
 }
 
-/// Formats milliseconds since 1970 as RFC 3339 in UTC.
+/// Formats milliseconds since 1970 as RFC 3339 in UTC, with milliseconds; a time out of range as the number.
 pub fn format_time(at_ms: i64) -> String {
     jiff::Timestamp::from_millisecond(at_ms).map_or_else(|_| at_ms.to_string(), |at| format!("{at:.3}"))
 }
 
 impl ExecutionSummary {
+    /// The summary of a row; `digest` is that of its plan version. `stopped` is false until the caller sets
+    /// it. `Err`: the row's status was forged or damaged.
     pub(super) fn of(row: &executions::ExecutionRow, digest: &str) -> Result<Self, Error> {
         Ok(Self {
             id: row.public_id.clone(),
@@ -297,7 +299,8 @@ impl Executions<'_> {
         Some(StepProgress { done: reported.done, total: reported.total, message: reported.message })
     }
 
-    /// The recovery brief of an execution.
+    /// The recovery brief of an execution: what is done, may have run or is not done, and what an undo would
+    /// do.
     pub async fn brief(self, execution: &Execution) -> Result<Brief, Error> {
         let mut values = LoadedPayloads::default();
         loop {
@@ -321,7 +324,7 @@ impl Executions<'_> {
         Ok(())
     }
 
-    /// Loads every value that the view shows.
+    /// Loads every value that the view shows; erased ones become null.
     async fn load_shown_values(self, execution: &Execution) -> Result<LoadedPayloads, Error> {
         let stored = |step: &StepState| {
             let arguments = step.current_arguments();
@@ -354,6 +357,7 @@ fn needs_brief(execution: &Execution) -> bool {
     !execution.erased && (execution.awaits_undo_approval() || execution.steps.iter().any(is_affected))
 }
 
+/// The view of a step, without the live progress of its call; `values` holds what it shows.
 fn step_view(execution: &Execution, no: StepNo, values: &LoadedPayloads) -> StepView {
     let (spec, state) = (execution.plan.step(no), execution.step(no));
     let value = |stored: Option<PayloadRef>| {
@@ -415,6 +419,7 @@ pub(super) fn last_started_at_ms(state: &StepState) -> Option<i64> {
     state.agent_started_at_ms.or(attempt).or(state.started_at_ms)
 }
 
+/// The view of a recorded action or decision; its details come from `values`.
 fn record_view(execution: &Execution, note: &Annotation, values: &LoadedPayloads) -> RecordView {
     let value = |stored: &PayloadRef| values.0.get(&stored.position).map(|value| value.as_ref().clone());
     let (status, decision, reason, details) = match &note.kind {
@@ -434,7 +439,7 @@ fn record_view(execution: &Execution, note: &Annotation, values: &LoadedPayloads
     }
 }
 
-/// The text of an action as it was bound.
+/// The text of an action as it was bound; JSON if it is not a text.
 fn action_text(bound: Value) -> String {
     match bound {
         Value::String(text) => text,
@@ -442,6 +447,7 @@ fn action_text(bound: Value) -> String {
     }
 }
 
+/// The `message` of a tool's error. `None`: it has none.
 fn message_of(error: &Value) -> Option<String> {
     error.get("message").and_then(Value::as_str).map(str::to_owned)
 }

@@ -18,7 +18,7 @@ const WORK_CHARS_MAX: usize = 20_000;
 /// How the question begins that asks for the approval of an undo; the calls follow.
 const UNDO_QUESTION: &str = "May what has been done be undone?";
 
-/// What a question waits for.
+/// What an answer to a question is: a yes or no, a report, or a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionKind {
@@ -127,7 +127,7 @@ pub(super) fn waiting_views(content: QuestionContent<'_>) -> Vec<WaitingView> {
     questions(content.execution).iter().map(|question| waiting_view(content, question, undo_bytes)).collect()
 }
 
-/// The view of an open question; `undo_bytes`: the size of what an undo would do, written out.
+/// The view of an open question; `undo_bytes`: the size in bytes of what an undo would do, written out.
 fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: usize) -> WaitingView {
     let QuestionContent { execution, steps, values, .. } = content;
     let state = question.step.map(|no| execution.step(no));
@@ -225,14 +225,16 @@ fn word_question(
     }
 }
 
-/// Who holds the agent step in question, and until when. `None`: no agent step, or not claimed.
+/// Who holds the agent step in question, and until when; `lapsed` is left to the caller. `None`: no agent
+/// step, or not claimed.
 fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView> {
     let claim = step.and_then(|step| step.claim.as_ref());
     let claim = claim.filter(|_| question.subject == QuestionSubject::AgentWork)?;
     Some(ClaimView { holder: claim.holder.clone(), until: format_time(claim.until_ms), lapsed: false })
 }
 
-/// The arguments of a failed step that were refused as invalid. `None`: it did not fail for that.
+/// The arguments of a failed step that were refused as invalid; an empty object if they are not known.
+/// `None`: it did not fail for that.
 fn refused_arguments(view: &StepView) -> Option<Value> {
     let error = view.error.as_ref().filter(|_| view.status == StepStatus::Failed)?;
     let is_refused = error.category == ErrorCategory::InvalidArguments && view.tool.is_some();
@@ -256,7 +258,7 @@ fn undo_text(undo: &[UndoItem]) -> String {
     quote::line(&format!("It undoes, in this order: {calls}"), WORK_CHARS_MAX)
 }
 
-/// What a step would do: its call with arguments, or its action.
+/// What a step would do, on one line: its call with arguments, or its action. Empty without a step.
 fn work_text(view: Option<&StepView>) -> String {
     let Some(view) = view else { return String::new() };
     let arguments = view.arguments.as_ref().map(|arguments| format!(" with {arguments}")).unwrap_or_default();

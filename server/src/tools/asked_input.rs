@@ -58,7 +58,7 @@ pub enum ReplyProblem {
 }
 
 impl AskedInput {
-    /// Reads a question as the journal keeps it; without requests where it has none.
+    /// Parses a question as the journal keeps it; the result has no requests if the question has none.
     pub fn parse(question: &Value) -> Self {
         let as_sent = question.get(REQUESTS).cloned();
         let requests = as_sent.as_ref().and_then(Value::as_object).into_iter().flatten();
@@ -71,7 +71,8 @@ impl AskedInput {
         self.as_sent.as_ref()
     }
 
-    /// Completes a reply to the form that the server expects: a value under each key.
+    /// Completes a reply to the form that the server expects: a value under each key. For a single request
+    /// the fields of its form are enough. `Err`: not an object, or a key is missing or was not asked.
     pub fn complete_reply(&self, given: &Value) -> Result<Value, UnfitReply> {
         let Value::Object(given) = given else { return Err(self.unfit(ReplyProblem::NotAnObject)) };
         let is_keyed = !given.is_empty() && given.keys().all(|key| self.asks_under(key));
@@ -91,10 +92,12 @@ impl AskedInput {
         Ok(Value::Object(replies))
     }
 
+    /// Whether one of the requests has this key.
     fn asks_under(&self, key: &str) -> bool {
         self.requests.iter().any(|request| request.key == key)
     }
 
+    /// The error for a reply with this problem; it lists the keys that were asked.
     fn unfit(&self, problem: ReplyProblem) -> UnfitReply {
         let asked = self.requests.iter().map(|request| request.key.clone()).collect();
         UnfitReply { problem, asked }
@@ -102,6 +105,7 @@ impl AskedInput {
 }
 
 impl RequestedInput {
+    /// Parses the `params` of the request under `key`; parts that are missing or malformed are left empty.
     fn parse(key: &str, params: &Value) -> Self {
         let schema = &params["requestedSchema"];
         let required: Vec<&str> =
@@ -120,14 +124,15 @@ impl RequestedInput {
     }
 }
 
-/// The choices of a field, or the name of its type.
+/// The choices of a field, as `a | b`, or the name of its type; `any` if it has none.
 fn field_kind(field: &Value) -> String {
     let choices: Vec<&str> =
         field["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if choices.is_empty() { field["type"].as_str().unwrap_or("any").to_owned() } else { choices.join(" | ") }
 }
 
-/// Wraps a form's fields as an accepted form; a value that is a full result of a request stays.
+/// Wraps a form's fields as an accepted form. A value that has the fields of a request's full result stays as
+/// it is.
 fn wrap_form_reply(value: &Value) -> Value {
     let is_full_result = ["action", "role", "roots"].iter().any(|field| value.get(field).is_some());
     if is_full_result { value.clone() } else { json!({ "action": "accept", "content": value }) }

@@ -75,7 +75,7 @@ pub struct CallContext {
     pub on_progress: Option<OnProgress>,
 }
 
-/// A tool's question as received, and the answers, keyed by the names in the question.
+/// A tool's question as it was received, and the reply to it, keyed like the requests in the question.
 #[derive(Clone, Debug)]
 pub struct ToolQuestionReply {
     pub question: Value,
@@ -92,6 +92,7 @@ pub(super) type OnLateRawOutcome = Box<dyn FnOnce(RawOutcome) + Send>;
 pub type SaveMcpTask = Arc<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl fmt::Debug for CallContext {
+    /// Leaves out the callbacks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("CallContext");
         shown.field("mcp_task", &self.mcp_task).field("reply", &self.reply).finish_non_exhaustive()
@@ -117,7 +118,7 @@ pub enum CallOutcome {
     InputRequired { question: Value, began: bool },
 }
 
-/// The progress of a call, in units that the tool chooses.
+/// The progress of a call, in units that the tool chooses. `total`: `None` if the tool does not know it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallProgress {
     pub done: f64,

@@ -16,7 +16,7 @@ use super::classify::RawOutcome;
 use super::hidden_characters::find_hidden_characters;
 use crate::config::{CommandTool, HttpTool, JsonTemplate, Schema, WithheldConfig};
 
-/// One server's tools, or why they could not be listed.
+/// One server's tools, or why they could not be listed: `tools` is then empty and `error` is set.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerTools {
     pub server: String,
@@ -79,7 +79,7 @@ pub enum CatalogError {
     Unreachable { server: String, why: String },
 }
 
-/// The part of a message that says where a server is not named.
+/// The end of the message that there is no such server: ` in FILE`, or that no config names a server.
 fn not_in_config(config: Option<&Path>) -> String {
     config.map_or(": no config names one".to_owned(), |file| format!(" in {}", file.display()))
 }
@@ -116,8 +116,8 @@ impl ToolInfo {
         })
     }
 
-    /// Whether it can be called only as an MCP task of protocol 2025-11-25, which Actbook does not support.
-    /// In newer versions the server decides to create a task.
+    /// Whether the tool can be called only as an MCP task of protocol 2025-11-25, which Actbook does not
+    /// support. In newer versions the server decides to create a task.
     pub fn requires_legacy_mcp_task(&self) -> bool {
         self.object.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required")
     }
@@ -127,7 +127,8 @@ impl ToolInfo {
         (!self.object.is_null()).then_some(self.digest)
     }
 
-    /// Checks that the call's pin matches this description; its arguments are checked elsewhere.
+    /// Checks that the call's pin matches this description; an unpinned call passes. Err: not sent. The
+    /// arguments are checked elsewhere.
     pub fn check_pin(&self, call: &Call) -> Result<(), RawOutcome> {
         check_pin(call, Some(self))
     }
@@ -153,7 +154,8 @@ pub struct ListedTool {
 }
 
 impl ToolListing {
-    /// Tools that have not changed since the `previous` listing keep their compiled schema.
+    /// Indexes the tools by name. Tools that have not changed since the `previous` listing keep their
+    /// compiled schema.
     pub fn new(tools: Vec<ToolInfo>, previous: Option<&Self>) -> Self {
         let reuse = |info: ToolInfo| match previous.and_then(|previous| previous.find(&info.name)) {
             Some(known) if known.info.digest == info.digest => known.clone(),
@@ -168,7 +170,7 @@ impl ToolListing {
         Self { tools, by_name }
     }
 
-    /// Finds a tool by `server/tool`.
+    /// Finds a tool by `server/tool`. None: the server did not list it.
     pub fn find(&self, name: &str) -> Option<&Arc<ListedTool>> {
         self.by_name.get(name).map(|index| &self.tools[*index])
     }
@@ -186,7 +188,8 @@ impl ToolListing {
     }
 }
 
-/// Checks that the tool exists and has the digest that the call is pinned to, if it is pinned.
+/// Checks that the tool exists and has the digest that the call is pinned to; an unpinned call passes, even
+/// if `found` is None (the server does not list the tool). Err: not sent.
 fn check_pin(call: &Call, found: Option<&ToolInfo>) -> Result<(), RawOutcome> {
     let refused = |category, why| Err(RawOutcome::NotSent { category, why });
     match (call.pin, found) {
@@ -201,7 +204,7 @@ fn check_pin(call: &Call, found: Option<&ToolInfo>) -> Result<(), RawOutcome> {
     }
 }
 
-/// Checks the call's arguments against a schema; null counts as an empty object.
+/// Checks the call's arguments against a schema; null counts as an empty object. Err: not sent.
 pub fn check_call_arguments(call: &Call, schema: &Schema) -> Result<(), RawOutcome> {
     let empty = json!({});
     let arguments = if call.arguments.is_null() { &empty } else { &call.arguments };
@@ -210,7 +213,7 @@ pub fn check_call_arguments(call: &Call, schema: &Schema) -> Result<(), RawOutco
         .map_err(|why| RawOutcome::NotSent { category: ErrorCategory::InvalidArguments, why })
 }
 
-/// The description of a command tool, made from its config.
+/// The description of a command tool, made from its config. `name` is without the prefix `command/`.
 pub fn command_tool_info(name: &str, tool: &CommandTool) -> ToolInfo {
     let argv: Vec<&str> = tool.argv.iter().map(|part| part.source.as_str()).collect();
     let input_schema = schema_or_any_object(tool.input_schema.as_ref());
@@ -228,7 +231,7 @@ pub fn command_tool_info(name: &str, tool: &CommandTool) -> ToolInfo {
     config_tool_info(format!("command/{name}"), description, input_schema, object)
 }
 
-/// The description of an HTTP tool, made from its config.
+/// The description of an HTTP tool, made from its config. `name` is without the prefix `http/`.
 pub fn http_tool_info(name: &str, tool: &HttpTool) -> ToolInfo {
     let input_schema = schema_or_any_object(tool.input_schema.as_ref());
     let object = json!({
@@ -243,7 +246,7 @@ pub fn http_tool_info(name: &str, tool: &HttpTool) -> ToolInfo {
     config_tool_info(format!("http/{name}"), description, input_schema, object)
 }
 
-/// Describes a tool of the config; `object` is what plans are pinned to.
+/// The description of a tool of the config, named `server/tool`; `object` is what plans are pinned to.
 fn config_tool_info(name: String, description: String, input_schema: Value, object: Value) -> ToolInfo {
     ToolInfo {
         name,

@@ -151,6 +151,7 @@ fn failed(category: ErrorCategory, message: String) -> CallOutcome {
     CallOutcome::Failed { category, message, sent: true, output: None, retry_after: None }
 }
 
+/// Unknown, without a `retry_after`.
 fn unknown(category: ErrorCategory, message: String) -> CallOutcome {
     CallOutcome::Unknown { category, message, retry_after: None }
 }
@@ -173,8 +174,9 @@ fn tool_error(text: String, structured: Option<Value>) -> CallOutcome {
     CallOutcome::Failed { category: ErrorCategory::ToolError, message, sent: true, output, retry_after: None }
 }
 
-/// A JSON-RPC error. MCP reports an unknown tool as "invalid params", so the message decides between the two.
-/// -32000 and -32001 are the TypeScript SDK's codes for a connection or a request lost further down.
+/// The outcome of a JSON-RPC error. MCP reports an unknown tool as "invalid params", so the message decides
+/// between the two. -32000 and -32001 are the TypeScript SDK's codes for a connection or a request lost
+/// further down.
 fn rpc_error(code: i32, message: String, data: Option<Value>) -> CallOutcome {
     let lowercase = message.to_lowercase();
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| lowercase.contains(phrase));
@@ -196,9 +198,9 @@ fn rpc_error(code: i32, message: String, data: Option<Value>) -> CallOutcome {
     CallOutcome::Failed { category, message, sent: true, output, retry_after: None }
 }
 
-/// A non-2xx HTTP status. Below 500 the server refused the request. 408 says that the server stopped waiting,
-/// not how far it had come. A 5xx, even a 503 with `Retry-After`, may come from a gateway that had already
-/// forwarded the call.
+/// The outcome of a non-2xx HTTP status. Below 500 the server refused the request. 408 says that the server
+/// stopped waiting, not how far it had come. A 5xx, even a 503 with `Retry-After`, may come from a gateway
+/// that had already forwarded the call.
 fn http_failure(code: u16, text: &str, retry_after: Option<Duration>) -> CallOutcome {
     let message = with_detail(format!("HTTP {code}"), text);
     let category = match code {
@@ -220,7 +222,7 @@ fn http_failure(code: u16, text: &str, retry_after: Option<Duration>) -> CallOut
     }
 }
 
-/// A command's exit: code 0 succeeded, another code failed, a signal unknown.
+/// The outcome of a command that exited: code 0 succeeded, another code failed, a signal unknown.
 fn command_exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: String) -> CallOutcome {
     match status.code() {
         Some(0) => CallOutcome::Succeeded { output: command_output(stdout, stdout_cut) },
@@ -238,7 +240,8 @@ fn command_exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: St
     }
 }
 
-/// The JSON object on stdout, else the text.
+/// The JSON object on stdout, else `{"text": …}`. `cut`: a part was discarded, which a text is then marked
+/// with.
 fn command_output(stdout: &str, cut: bool) -> Value {
     match serde_json::from_str(stdout) {
         Ok(output @ Value::Object(_)) => output,
@@ -247,7 +250,8 @@ fn command_output(stdout: &str, cut: bool) -> Value {
     }
 }
 
-/// The JSON object in the body, else the text with its status.
+/// The JSON object in the body, else `{"text": …, "status": …}`. `cut`: a part was discarded, which a text is
+/// then marked with.
 fn http_output(code: u16, text: &str, cut: bool) -> Value {
     match serde_json::from_str(text) {
         Ok(output @ Value::Object(_)) => output,
@@ -256,7 +260,8 @@ fn http_output(code: u16, text: &str, cut: bool) -> Value {
     }
 }
 
-/// Turns a failure that was sent into unknown; for calls that were asked to stop.
+/// Turns a failure of a call that was sent into unknown, and leaves any other outcome; for calls that were
+/// asked to stop.
 fn failed_to_unknown(outcome: CallOutcome) -> CallOutcome {
     match outcome {
         CallOutcome::Failed { category, message, sent: true, .. } => {
@@ -269,8 +274,9 @@ fn failed_to_unknown(outcome: CallOutcome) -> CallOutcome {
     }
 }
 
-/// Truncates a too large output or message; a success stays a success. Must run after redaction: a secret
-/// that is split by the truncation would not be recognised.
+/// Truncates an output larger than `bytes_max` and a too long message; questions stay whole, and a success
+/// stays a success. Must run after redaction: a secret that is split by the truncation would not be
+/// recognised.
 pub fn truncate_outcome(outcome: CallOutcome, bytes_max: usize) -> CallOutcome {
     match outcome {
         CallOutcome::Succeeded { output } => {
@@ -314,6 +320,7 @@ fn json_prefix(text: &str, bytes: usize) -> &str {
     text
 }
 
+/// The message, cut to `ERROR_MESSAGE_BYTES_MAX` if it is longer, with `…` in place of the rest.
 fn truncate_message(message: String) -> String {
     if message.len() > ERROR_MESSAGE_BYTES_MAX {
         format!("{} …", utf8_prefix(&message, ERROR_MESSAGE_BYTES_MAX))
@@ -322,7 +329,7 @@ fn truncate_message(message: String) -> String {
     }
 }
 
-/// The longest prefix of at most `bytes` that ends at a character boundary.
+/// The longest prefix of at most `bytes` bytes that ends at a character boundary.
 fn utf8_prefix(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]

@@ -22,10 +22,11 @@ pub const IDEMPOTENCY_KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
 /// A longer line is not passed on as it comes.
 const LIVE_LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Receives each line that a command writes to its stdout, redacted, with the tool's name.
+/// Receives the tool's name, `server/tool`, and a line that the command wrote to its stdout, redacted.
 pub type OnCommandOutput = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// A call to one command tool.
+/// The means to call one command tool. `folder`: the config's, in which the program runs unless `cwd` says
+/// otherwise.
 pub struct CommandCall<'a> {
     pub tool: &'a CommandTool,
     pub on_output: Option<&'a OnCommandOutput>,
@@ -135,7 +136,7 @@ impl CommandCall<'_> {
     }
 }
 
-/// The outcome of a command that could not be started.
+/// The outcome of a command that could not be started: not sent.
 fn spawn_error(error: &std::io::Error) -> RawOutcome {
     let category = match error.kind() {
         std::io::ErrorKind::InvalidInput => ErrorCategory::InvalidArguments,
@@ -152,7 +153,7 @@ async fn write_arguments(mut stdin: ChildStdin, arguments: Value) {
 }
 
 /// Reads to the end, so that the program never blocks on its output, but keeps at most `bytes_max + 1` bytes.
-/// The flag says whether bytes were discarded.
+/// The flag says whether bytes were discarded. `live` gets all of it.
 async fn read_capped(
     mut stdout: impl AsyncRead + Unpin,
     bytes_max: usize,
@@ -185,6 +186,7 @@ struct LiveOutput {
 }
 
 impl LiveOutput {
+    /// Passes each completed line on, and keeps the beginning of the next.
     fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if *byte == b'\n' {
@@ -195,7 +197,8 @@ impl LiveOutput {
         }
     }
 
-    /// Passes the line on; a part of one could hold a part of a secret.
+    /// Passes the line on, redacted, and begins the next one. A line that was too long to be kept whole is
+    /// dropped: a part of it could hold a part of a secret.
     fn pass_on(&mut self) {
         if self.line.len() <= LIVE_LINE_BYTES_MAX {
             let mut line = String::from_utf8_lossy(&self.line).into_owned();

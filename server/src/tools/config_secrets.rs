@@ -8,10 +8,10 @@ use crate::config::{Config, ConfigTemplate, JsonTemplate, McpServer, TemplatePar
 /// A random-looking value of at least this length counts as a secret, whatever its name.
 const RANDOM_CHARS_MIN: usize = 12;
 
-/// A name in the config and the secret value given under it.
+/// The name of a header, variable, option or field in the config, and the secret value given under it.
 pub type ConfigSecret = (String, String);
 
-/// Every secret that is written literally in the config.
+/// Every secret that is written literally in the config; may contain duplicates.
 pub fn find_config_secrets(config: &Config) -> Vec<ConfigSecret> {
     let mut found = SecretCollector::default();
     for server in config.mcp_servers.values() {
@@ -51,13 +51,14 @@ impl SecretCollector {
         }
     }
 
+    /// Scans named values, such as headers or variables.
     fn scan_map(&mut self, named: &BTreeMap<String, ConfigTemplate>) {
         for (name, template) in named {
             self.scan_named(name, template);
         }
     }
 
-    /// Scans one named value: a secret if its name says so, else only as a URL.
+    /// Scans one named value: a secret if its name says so and it has no `${…}`, and in any case as a URL.
     fn scan_named(&mut self, name: &str, template: &ConfigTemplate) {
         self.scan_url(&template.source);
         if let [TemplatePart::Text(text)] = template.parts.as_slice()
@@ -73,7 +74,7 @@ impl SecretCollector {
         if let Some((_, token)) = text.split_once(' ') {
             self.add(name, token.trim());
         }
-        if is_cookie_name(name) {
+        if holds_cookies(name) {
             let values = text.split(';').filter_map(|cookie| cookie.split_once('='));
             values.for_each(|(_, value)| self.add(name, value.trim()));
         }
@@ -149,11 +150,14 @@ impl SecretCollector {
     }
 }
 
-fn is_cookie_name(name: &str) -> bool {
+/// Whether a header, variable or option of this name holds cookies (`a=x; b=y`), whose values are secrets one
+/// by one. Case does not matter.
+fn holds_cookies(name: &str) -> bool {
     name.to_ascii_uppercase().contains("COOKIE")
 }
 
-/// Whether the value is one run of both letters and digits, as keys are; not a sentence, path or URL.
+/// Whether the value is one run of both letters and digits, as keys are, of at least `RANDOM_CHARS_MIN`; not
+/// a sentence, path or URL.
 fn looks_random(value: &str) -> bool {
     let is_run = value.chars().all(|c| c.is_ascii_alphanumeric() || "-_+=.~%".contains(c));
     let mixed =

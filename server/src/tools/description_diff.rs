@@ -12,7 +12,8 @@ const SHOWN_MAX: usize = 8;
 /// A longer JSON value is truncated.
 const VALUE_CHARS_MAX: usize = 80;
 
-/// Lists the differences by path: `description: "a" → "b"; inputSchema.properties.to: added {…}`.
+/// Lists the differences by path, as in `description: "a" → "b"; inputSchema.properties.to: added {…}`; at
+/// most `SHOWN_MAX`.
 pub fn diff_descriptions(old: &Value, new: &Value) -> String {
     let mut found = Vec::new();
     collect_differences(old, new, String::new(), &mut found);
@@ -24,8 +25,8 @@ pub fn diff_descriptions(old: &Value, new: &Value) -> String {
     if found.is_empty() { "in parts that are not shown".to_owned() } else { found.join("; ") }
 }
 
-/// The same for a named tool. For a tool defined in the config only the names of the changed fields: agents
-/// read the text too, and must not see command lines and URLs.
+/// Like `diff_descriptions`, for a tool written `server/tool`. For a tool defined in the config only the
+/// names of the changed fields: agents read the text too, and must not see command lines and URLs.
 pub fn summarize_changes(tool: &str, old: &Value, new: &Value) -> String {
     let server = tool.split('/').next().unwrap_or(tool);
     let (Value::Object(before), Value::Object(after), COMMAND_SERVER | HTTP_SERVER) = (old, new, server)
@@ -38,7 +39,8 @@ pub fn summarize_changes(tool: &str, old: &Value, new: &Value) -> String {
     format!("in its {}", changed.join(", "))
 }
 
-/// Appends one line to `found` for each path where `old` and `new` differ.
+/// Appends one line to `found` for each path where `old` and `new` differ; `path` is theirs. Lists are
+/// compared as a whole.
 fn collect_differences(old: &Value, new: &Value, path: String, found: &mut Vec<String>) {
     match (old, new) {
         (Value::Object(before), Value::Object(after)) => {

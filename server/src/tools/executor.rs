@@ -95,7 +95,7 @@ impl Executor {
         })
     }
 
-    /// The same, from a function that returns the classified outcome itself.
+    /// Like `new`, from a function that returns the classified outcome itself.
     pub(super) fn from_outcome_fn(
         act: impl Fn(Call) -> BoxFuture<'static, CallOutcome> + Send + Sync + 'static,
     ) -> Self {
@@ -158,7 +158,7 @@ where
     }
 }
 
-/// The message of a panic, where it is text.
+/// The message of a panic; `without a message` if it is not text.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
@@ -225,37 +225,44 @@ pub(super) struct Executors {
     fallback: Option<RegisteredExecutor>,
 }
 
-/// An executor with its compiled input schema.
+/// An executor with its compiled input schema. `None`: it takes any arguments.
 struct RegisteredExecutor {
     executor: Executor,
     schema: Option<Schema>,
 }
 
 impl Executors {
-    /// The in-process executor for `tool`, or the server's fallback for all tools. `None`: there is neither.
+    /// The executor for `tool`, a name without the server, or the server's fallback. `None`: there is
+    /// neither.
     fn find(&self, tool: &str) -> Option<&RegisteredExecutor> {
         self.named.get(tool).or(self.fallback.as_ref())
     }
 
-    pub fn has_tool(&self, tool: &str) -> bool {
+    /// Whether an executor of this server performs `tool`, a name without the server. Always true if the
+    /// server has a fallback executor.
+    pub fn can_perform(&self, tool: &str) -> bool {
         self.find(tool).is_some()
     }
 
-    /// The settings given at registration; defaults for an unknown tool.
+    /// The settings given at registration; defaults for an unknown tool. `tool` is a name without the server.
     pub fn tool_config(&self, tool: &str) -> ToolConfig {
         self.find(tool).map(|found| found.executor.tool_config.clone()).unwrap_or_default()
     }
 
+    /// Describes the tools that have an executor of their own, as tools of `server`; those that only the
+    /// fallback performs are not known.
     pub fn list_tools(&self, server: &str) -> Vec<ToolInfo> {
         self.named.iter().map(|(tool, found)| found.tool_info(format!("{server}/{tool}"))).collect()
     }
 
+    /// Describes `tool`, a name without the server. With a fallback executor any name is described.
     pub fn describe(&self, server: &str, tool: &str) -> Result<ToolInfo, CatalogError> {
         let unknown = || CatalogError::UnknownTool { server: server.to_owned(), tool: tool.to_owned() };
         self.find(tool).map(|found| found.tool_info(format!("{server}/{tool}"))).ok_or_else(unknown)
     }
 
-    /// Checks the arguments, runs `sending` and performs the call; see [`Tools::call`].
+    /// Checks the arguments, runs `sending` and performs the call; see [`Tools::call`]. Without an executor,
+    /// with arguments that do not fit, or if `sending` refuses, the outcome is a failure that was not sent.
     pub async fn call(
         &self,
         tool: &str,
@@ -279,7 +286,8 @@ impl Executors {
 }
 
 impl RegisteredExecutor {
-    /// The program and its plans change together, so there is no description object and nothing to pin.
+    /// The description of the tool, named `server/tool`. The program and its plans change together, so there
+    /// is no description object and nothing to pin.
     fn tool_info(&self, name: String) -> ToolInfo {
         let Executor { description, input_schema, tool_config, .. } = &self.executor;
         ToolInfo {
@@ -302,7 +310,7 @@ impl RegisteredExecutor {
 }
 
 impl Tools {
-    /// Registers one in-process executor for every tool of `server`.
+    /// Registers one in-process executor for every tool of `server`, in place of what `server` was before.
     pub fn with_server_executor(
         mut self,
         server: &str,

@@ -7,7 +7,8 @@ use serde_json::Value;
 /// More places are only counted.
 const SHOWN_MAX: usize = 5;
 
-/// The places in a tool's object with hidden characters, as path and position: `description: U+202E at 12`.
+/// The texts in a tool's object with hidden characters, each with its path and first hidden character:
+/// `description: U+202E at 12`. At most `SHOWN_MAX`; a last line counts the others.
 pub fn find_hidden_characters(object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect_hidden(object, "", &mut found);
@@ -19,7 +20,8 @@ pub fn find_hidden_characters(object: &Value) -> Vec<String> {
     found
 }
 
-/// Appends the places in `value` to `found`, with paths that begin with `path`.
+/// Appends a line to `found` for each text or field name in `value` with hidden characters; `path` is that of
+/// `value`.
 fn collect_hidden(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.extend(describe_first_hidden(text, path)),
@@ -44,7 +46,7 @@ fn collect_hidden(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The first hidden character of a text, as `path: U+202E at 12`.
+/// The first hidden character of a text, as `path: U+202E at 12`, counted in characters. None: there is none.
 fn describe_first_hidden(text: &str, path: &str) -> Option<String> {
     let (at, first) = hidden_characters(text).next()?;
     Some(format!("{path}: U+{:04X} at {at}", first as u32))
@@ -73,7 +75,8 @@ fn hidden_characters(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// Whether the character is hidden wherever it stands.
+/// Whether the character is hidden, except after an emoji (see `is_emoji_modifier`). Line breaks and tabs are
+/// not.
 fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\r' | '\t' => false,
@@ -87,7 +90,7 @@ fn is_hidden(c: char) -> bool {
     }
 }
 
-/// Whether `c` is a variation selector or joiner that changes how the emoji `before` is drawn.
+/// Whether `c` is a variation selector or joiner that changes how the emoji or digit `before` is drawn.
 fn is_emoji_modifier(before: char, c: char) -> bool {
     let is_modifier = matches!(c, '\u{fe0e}' | '\u{fe0f}' | '\u{200d}');
     let emoji = matches!(before, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}')

@@ -19,7 +19,7 @@ use super::{
 use crate::config::HttpTool;
 use crate::egress::{self, EgressClient, HostPattern};
 
-/// A call to one HTTP tool.
+/// The means to call one HTTP tool.
 pub struct HttpCall<'a> {
     pub tool: &'a HttpTool,
     pub secrets: &'a Secrets,
@@ -127,7 +127,8 @@ impl HttpCall<'_> {
     }
 }
 
-/// Sets the body as JSON; a string is sent as it is if the configured content type is not JSON.
+/// Sets the body as JSON, and the content type unless the config sets it; a string is sent as it is if the
+/// configured content type is not JSON.
 fn set_body(request: &mut Request, body: &Value) {
     let content_type = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
     let is_json = content_type.is_none_or(|kind| kind.windows(4).any(|word| word == b"json"));
@@ -139,7 +140,7 @@ fn set_body(request: &mut Request, body: &Value) {
     *request.body_mut() = Some(bytes.into());
 }
 
-/// Reads the body of a 2xx response.
+/// Reads the body of a 2xx response, at most `bytes_max` bytes. `ConnectionLost` if it ends early.
 async fn read_success(mut response: Response, bytes_max: usize) -> RawOutcome {
     let code = response.status().as_u16();
     match egress::read_body(&mut response, bytes_max).await {

@@ -20,7 +20,7 @@ use rate::RateLimiter;
 /// Concurrent calls to one server, unless the config says otherwise.
 const CONCURRENCY_DEFAULT: usize = 64;
 
-/// The limits of one server and their current use.
+/// The limits of one server and their current use. `rate`: None if calls per time are not limited.
 pub struct ServerLimits {
     permits: Semaphore,
     rate: Option<RateLimiter>,
@@ -62,8 +62,8 @@ impl ServerLimits {
         }
     }
 
-    /// Waits until the call may be sent. Err: the circuit breaker rejects it; asked only once a permit is
-    /// free.
+    /// Waits until the call of `tool`, a name without the server, may be sent. Err: the circuit breaker
+    /// rejects it; the breaker is asked only once a permit is free.
     pub async fn acquire(&self, tool: &str) -> Result<CallPermit<'_>, RawOutcome> {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
         let admitted = match self.breaker_for(tool) {
@@ -76,7 +76,8 @@ impl ServerLimits {
         Ok(CallPermit { admitted, _permit: permit })
     }
 
-    /// The state of the server's circuit, or of the tool's where each tool has its own.
+    /// The state of the server's circuit, or of the tool's where each tool has its own; closed where there is
+    /// none.
     pub fn circuit_state(&self, tool: &str) -> CircuitState {
         self.breaker_for(tool).map_or(CircuitState::Closed, CircuitBreaker::circuit_state)
     }
@@ -102,6 +103,7 @@ fn has_fixed_host(url: &str) -> bool {
     }
 }
 
+/// A circuit breaker with the server's settings; `name`, a server or `server/tool`, is for messages.
 fn new_breaker(name: &str, settings: &ServerConfig) -> CircuitBreaker {
     CircuitBreaker::new(name, settings.breaker.after, settings.breaker.cool_down)
 }

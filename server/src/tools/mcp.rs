@@ -81,7 +81,7 @@ impl Drop for McpConnectionSlot {
     }
 }
 
-/// What a call to an MCP server waits for.
+/// A connection that a call can be sent on, and the tools listed on it.
 struct ReadyConnection {
     connection: Arc<McpConnection>,
     /// The server's tools, or why they could not be listed.
@@ -89,8 +89,8 @@ struct ReadyConnection {
 }
 
 impl ReadyConnection {
-    /// Checks the call against the listing. Without a listing an unpinned call passes: the server itself will
-    /// check it.
+    /// Checks the call's pin and arguments against the listing. Err: not sent. Without a listing an unpinned
+    /// call passes: the server itself will check it.
     fn check_call(&self, call: &Call) -> Result<(), RawOutcome> {
         match &self.listing {
             Ok(listing) => listing.check_call(call),
@@ -101,6 +101,7 @@ impl ReadyConnection {
 }
 
 impl DownstreamServer {
+    /// A server that is not connected yet. `folder`: the config's, in which a child process runs by default.
     pub fn new(
         name: &str,
         definition: &McpServer,
@@ -120,8 +121,8 @@ impl DownstreamServer {
         }
     }
 
-    /// Calls a tool, and polls the MCP task if the server creates one. Also returns whether the call was
-    /// asked to stop.
+    /// Connects if necessary, calls a tool (a name without the server), and polls the MCP task if the server
+    /// creates one. Also returns whether the call was asked to stop.
     pub async fn call(
         &self,
         tool: &str,
@@ -169,7 +170,8 @@ impl DownstreamServer {
         }
     }
 
-    /// Polls an MCP task that an earlier call created. Also returns whether the call was asked to stop.
+    /// Polls an MCP task that an earlier call created, for at most the call's timeout. Also returns whether
+    /// the call was asked to stop.
     pub async fn follow_mcp_task(
         &self,
         call: &Call,
@@ -205,7 +207,7 @@ impl DownstreamServer {
     }
 
     /// Waits until the server is connected and its tools are listed. The time spent in restart backoff counts
-    /// too.
+    /// too. Err, not sent: it cannot be connected, or not within `timeout`.
     async fn wait_until_ready(&self, timeout: Duration) -> Result<ReadyConnection, RawOutcome> {
         match tokio::time::timeout(timeout, self.connect_and_list()).await {
             Ok(Ok((connection, listing))) => Ok(ReadyConnection { connection, listing }),
@@ -224,7 +226,7 @@ impl DownstreamServer {
         }
     }
 
-    /// The server's state, as shown to users.
+    /// The server's state, as shown to users; `circuit` is passed through.
     pub fn state(&self, circuit: CircuitState) -> ServerState {
         let slot = self.slot.lock();
         let connection = slot.as_ref().map(|slot| slot.connect_future.peek().cloned());
@@ -245,6 +247,7 @@ impl DownstreamServer {
     }
 
     /// A connection and the listing made on that same connection: a restarted server may offer other tools.
+    /// The inner error says why the tools could not be listed; the connection may still carry calls.
     async fn connect_and_list(
         &self,
     ) -> Result<(Arc<McpConnection>, Result<Arc<ToolListing>, String>), ConnectError> {
@@ -261,7 +264,8 @@ impl DownstreamServer {
         }
     }
 
-    /// The current connection, or a new one. A connection that was silent for long is pinged first.
+    /// The current connection, or a new one after the backoff. A connection that was silent for long is
+    /// pinged first, and replaced if the server does not answer.
     async fn live_connection(&self) -> Result<Arc<McpConnection>, ConnectError> {
         let connection = self.current_or_new_connection()?.await?;
         let check_after = self.restart_policy.check_after;
@@ -271,7 +275,8 @@ impl DownstreamServer {
         self.current_or_new_connection()?.await
     }
 
-    /// The current connection attempt or connection if it is up, else a new attempt after the backoff.
+    /// The current attempt, or the connection if it is up, else a new attempt after the backoff. Err: the
+    /// command of a stdio server cannot be filled in.
     fn current_or_new_connection(&self) -> Result<ConnectFuture, ConnectError> {
         let mut slot = self.slot.lock();
         let (mut failures, mut since) = (0, Duration::MAX);
@@ -304,7 +309,7 @@ impl DownstreamServer {
         Ok(connect_future)
     }
 
-    /// Spawns a task that starts or reaches the server after `wait`.
+    /// Spawns a task that starts or reaches the server after `wait`. Err: the command cannot be filled in.
     fn spawn_connect(
         &self,
         wait: Duration,
@@ -328,7 +333,7 @@ impl DownstreamServer {
         }
     }
 
-    /// Fills in the command of a stdio server.
+    /// The command of a stdio server with its variables filled in. Err: a reference cannot be resolved.
     fn build_command(
         &self,
         command: &ConfigTemplate,
@@ -352,6 +357,7 @@ impl DownstreamServer {
     }
 }
 
+/// The error of category `unavailable` with this reason.
 fn unavailable(why: String) -> ConnectError {
     ConnectError { category: ErrorCategory::Unavailable, why }
 }

@@ -45,7 +45,7 @@ fn start() -> Option<Mutex<ChildStdin>> {
     }
 }
 
-/// Has the process group killed when this process ends.
+/// Has the process group, given by its id, killed when this process ends.
 pub fn register(group: u32) {
     send_line('+', group);
 }

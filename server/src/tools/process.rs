@@ -43,6 +43,7 @@ pub const PARENT_VARIABLE: &str = "ACTBOOK_PARENT";
 const SERVER_VARIABLE: &str = "ACTBOOK_SERVER";
 
 impl fmt::Display for ProcessIdentity {
+    /// `PID START_TIME`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.pid, self.start_time)
     }
@@ -54,15 +55,16 @@ impl ProcessIdentity {
         Self::from_pid(std::process::id())
     }
 
-    /// Short enough for an async thread: the kernel answers from memory.
+    /// The identity of the process that has this pid; start time 0 if there is none. Short enough for an
+    /// async thread: the kernel answers from memory.
     fn from_pid(pid: u32) -> Self {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         Self { pid, start_time: start_time(&stat).unwrap_or(0) }
     }
 }
 
-/// The start time in the text of `/proc/<pid>/stat`. The name in field 2 may contain spaces and parentheses,
-/// so fields are counted after the last parenthesis.
+/// The start time in the text of `/proc/<pid>/stat`; None if the text is malformed. The name in field 2 may
+/// contain spaces and parentheses, so fields are counted after the last parenthesis.
 fn start_time(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -78,7 +80,7 @@ pub fn kill_child_processes() {
     kill_groups_where(|variable| variable.starts_with(mark.as_bytes()));
 }
 
-/// A running process group. Killed when dropped.
+/// A process group and the exit status of its leader, once that has exited. Killed when dropped.
 #[derive(Debug)]
 pub struct ProcessGroup {
     pub process: ProcessIdentity,
@@ -108,7 +110,8 @@ pub fn spawn_command(command: &mut Command) -> std::io::Result<(ProcessGroup, Ch
     spawn_group(command, None)
 }
 
-/// `server_mark`: the value of the variable that marks a server's processes.
+/// Starts a process group, and a task that kills the rest of the group when the leader exits. `server_mark`:
+/// for a server, the value of the variable that marks its processes.
 fn spawn_group(
     command: &mut Command,
     server_mark: Option<String>,
@@ -143,6 +146,7 @@ fn spawn_group(
 }
 
 impl ProcessGroup {
+    /// Whether the leader has not exited, or what it left behind is still being killed.
     pub fn is_running(&self) -> bool {
         self.exit_status.borrow().is_none()
     }
@@ -155,8 +159,8 @@ impl ProcessGroup {
         received.ok().and_then(|status| *status).unwrap_or_else(unknown_exit_status)
     }
 
-    /// Runs `work`, such as reading a pipe, until it is done or a moment after the group has exited: a
-    /// process that left the group may hold the pipe open.
+    /// Runs `work`, such as reading a pipe, until it is done or `DRAIN_TIMEOUT` after the group has exited: a
+    /// process that left the group may hold the pipe open. The future does not borrow the group.
     pub fn run_until_exit<W>(&self, work: W) -> impl Future<Output = ()> + Send + use<W>
     where
         W: Future<Output = ()> + Send,
@@ -194,7 +198,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Sends SIGTERM, after `TERM_GRACE` SIGKILL; returns when nothing of the group is left.
+    /// Sends SIGTERM, after `TERM_GRACE` SIGKILL; returns the leader's status when nothing of the group is
+    /// left.
     pub async fn terminate_then_kill(&self) -> ExitStatus {
         self.terminate();
         match tokio::time::timeout(TERM_GRACE, self.wait_for_exit()).await {
@@ -215,6 +220,7 @@ pub struct GroupKiller {
 }
 
 impl GroupKiller {
+    /// Sends SIGKILL to the group if its leader runs.
     pub fn kill(&self) {
         if self.exit_status.borrow().is_none() {
             signal_group(self.pid, Signal::KILL);
@@ -272,6 +278,7 @@ struct LastBytes {
 }
 
 impl Default for StderrTail {
+    /// An empty tail that is not complete.
     fn default() -> Self {
         Self { last: Arc::default(), complete: watch::Sender::new(false) }
     }
@@ -298,8 +305,8 @@ impl StderrTail {
         self.text()
     }
 
-    /// The text so far. After truncation it begins at a whole word: redaction would not recognise half a
-    /// secret.
+    /// The text so far, trimmed. After truncation it begins at a whole word: redaction would not recognise
+    /// half a secret.
     pub fn text(&self) -> String {
         let last = self.last.lock();
         let bytes: Vec<u8> = last.bytes.iter().copied().collect();
@@ -337,7 +344,7 @@ pub async fn drain_stderr(
     tail.complete.send_replace(true);
 }
 
-/// Logs one line of a server's stderr, redacted, and clears it; an empty line is not logged.
+/// Logs one line of a child's stderr, redacted, and clears it; an empty line is not logged.
 fn log_line(name: &str, line: &mut Vec<u8>, secrets: &Secrets) {
     let mut text = String::from_utf8_lossy(line).into_owned();
     line.clear();
@@ -348,8 +355,8 @@ fn log_line(name: &str, line: &mut Vec<u8>, secrets: &Secrets) {
 }
 
 impl ProcessIdentity {
-    /// Kills the group of a leader that has exited. A group's id is not reused while the group exists, so it
-    /// is safe unless another process has this pid.
+    /// Kills the group of this leader, which has exited. A group's id is not reused while the group exists,
+    /// so it is safe unless another process has this pid; then nothing is killed.
     pub fn kill_group(self) {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
         let is_reused = stat.is_ok_and(|stat| start_time(&stat) != Some(self.start_time));
@@ -360,6 +367,7 @@ impl ProcessIdentity {
 
     /// Kills all commands that this process, which has exited, had started for calls. If it died between
     /// starting a command and recording its pid, only the environment variable identifies the command.
+    /// Blocks.
     pub fn kill_started_processes(self) {
         kill_by_variable(PARENT_VARIABLE, &self.to_string());
     }
@@ -373,6 +381,7 @@ fn kill_by_variable(variable: &str, value: &str) {
 }
 
 /// Kills the group of every process with a matching `NAME=value` in its environment, except the own group.
+/// Blocks.
 fn kill_groups_where(is_mark: impl Fn(&[u8]) -> bool) {
     let own = rustix::process::getpgrp();
     let marked = |pid: &u32| {

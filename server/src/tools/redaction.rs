@@ -18,7 +18,8 @@ impl Tools {
         self.secrets.redact_text(text);
     }
 
-    /// Replaces the known secrets that plans must not contain, in a name.
+    /// Replaces in a name the known secrets that plans must not contain: a name that is an ordinary word
+    /// stays readable although a variable happens to have the same value.
     pub fn redact_name(&self, name: &mut String) {
         self.secrets.redact_name(name);
     }
@@ -28,13 +29,14 @@ impl Tools {
         !self.secrets.is_empty()
     }
 
-    /// The path of a known secret in a document, and where the secret comes from. None: there is none.
+    /// The path of the first known secret in a document that plans must not contain, as in
+    /// `steps[0].arguments.key`, and where the secret comes from. None: there is none.
     pub fn find_secret(&self, value: &Value) -> Option<(String, Arc<str>)> {
         self.secrets.find_secret(value)
     }
 
-    /// The environment variables that a command or HTTP tool needs and that are not set. Empty for an MCP
-    /// tool: its server reports them when it is started.
+    /// The environment variables that a command or HTTP tool, written `server/tool`, needs and that are not
+    /// set. Empty for an MCP tool: its server reports them when it is started.
     pub fn unset_variables(&self, tool: &str) -> Vec<String> {
         let templates = match tool.split_once('/') {
             Some((COMMAND_SERVER, tool)) => self.config.commands.get(tool).map(CommandTool::templates),

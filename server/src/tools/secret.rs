@@ -26,7 +26,7 @@ const REFUSED_CHARS_MIN: usize = 8;
 /// Variables that hold no secret, beside the basic ones: their values are part of ordinary paths and outputs.
 const NON_SECRET_VARIABLES: [&str; 2] = ["PWD", "HOSTNAME"];
 
-/// Text that prints as `[redacted]`.
+/// Text that prints as `[redacted]`, also with `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -64,7 +64,7 @@ pub enum UnresolvedReference {
     UnknownReference(String),
 }
 
-/// One encoding of a secret value.
+/// One encoding of a secret value, or of a line of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct KnownSecret {
     text: String,
@@ -83,7 +83,7 @@ pub fn redact_log_line(line: &mut String) {
     redact_known(&PROCESS_SECRETS, line, |_| true);
 }
 
-/// Replaces every known secret that passes `filter` in `text` with `REDACTED`.
+/// Replaces every known secret that passes `filter` in `text` with `REDACTED`. `known` has the longest first.
 fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String, filter: fn(&KnownSecret) -> bool) {
     for secret in known.read().iter().filter(|known| filter(known)) {
         if text.contains(secret.text.as_str()) {
@@ -92,7 +92,7 @@ fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String, filter: fn(
     }
 }
 
-/// The lines of a value of several lines that are redacted by themselves.
+/// The lines of a value that are redacted by themselves; none if the value has only one line.
 fn secret_lines(value: &str) -> impl Iterator<Item = &str> {
     let lines = value.contains('\n').then(|| value.lines().map(str::trim)).into_iter().flatten();
     lines.filter(|line| line.chars().count() >= SECRET_LINE_CHARS_MIN && !line.starts_with(KEY_FILE_MARK))
@@ -125,10 +125,12 @@ fn escape_non_ascii(c: char) -> Vec<char> {
     }
 }
 
+/// The characters of `\uXXXX`.
 fn unicode_escape(unit: u16) -> Vec<char> {
     format!("\\u{unit:04x}").chars().collect()
 }
 
+/// The character itself if it is unreserved in URLs, else the characters of `%XX`.
 fn percent_encode_byte(byte: u8) -> Vec<char> {
     match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => vec![char::from(byte)],
@@ -155,6 +157,7 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
+    /// Knows no secret yet. `environment`: the value of a variable, or None if it is not set.
     pub fn new(environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { environment: Arc::new(environment), known: Arc::default() }
     }
@@ -184,7 +187,8 @@ impl Secrets {
     }
 
     /// Learns a value in all its encodings, and each long line of it: tools return key files line by line.
-    /// `origin`: where it comes from, for error messages.
+    /// Ignores a short value. `origin`: where it comes from, for error messages; `name`: decides whether
+    /// plans may contain it.
     fn remember_value(&self, origin: &str, name: &str, value: &str) {
         if value.chars().count() < SECRET_CHARS_MIN {
             return;
@@ -216,7 +220,8 @@ impl Secrets {
         if refused.is_empty() { None } else { find_secret_in(&refused, value, "") }
     }
 
-    /// Fills in a template. An unset variable is an error that names it.
+    /// Fills in a template, and learns the values of the variables. Err: an unset variable without a default,
+    /// a missing argument, or an unknown reference.
     pub fn resolve(
         &self,
         template: &ConfigTemplate,
@@ -259,7 +264,7 @@ impl Secrets {
     }
 
     /// Fills in a JSON value of templates. A text that is only a reference to an argument keeps the
-    /// argument's type.
+    /// argument's type. Err: as `resolve`.
     pub fn resolve_value(
         &self,
         shape: &JsonTemplate,
@@ -308,6 +313,7 @@ impl Secrets {
         }
     }
 
+    /// As `redact`, without the check whether any secret is known. A number that is a secret becomes a text.
     fn redact_nested(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.redact_text(text),
@@ -337,7 +343,8 @@ fn is_common_value(value: &str) -> bool {
     is_word || value.chars().count() < REFUSED_CHARS_MIN
 }
 
-/// The path and origin of the first known secret in `value`; paths begin with `path`.
+/// The path and origin of the first of these secrets in `value`; paths begin with `path`. None: there is
+/// none.
 fn find_secret_in(known: &[&KnownSecret], value: &Value, path: &str) -> Option<(String, Arc<str>)> {
     let holds = |text: &str| {
         let found = known.iter().find(|known| text.contains(known.text.as_str()))?;
@@ -359,13 +366,14 @@ fn find_secret_in(known: &[&KnownSecret], value: &Value, path: &str) -> Option<(
     }
 }
 
-/// The argument at a path of names.
+/// The argument at a path of names. Err: there is none.
 fn argument_at<'a>(arguments: &'a Value, path: &[String]) -> Result<&'a Value, UnresolvedReference> {
     let missing = || UnresolvedReference::MissingArgument(path.join("."));
     path.iter().try_fold(arguments, |value, name| value.get(name)).ok_or_else(missing)
 }
 
-/// An argument as text: a string as it is, anything else as JSON; null counts as missing.
+/// The argument at a path of names as text: a string as it is, anything else as JSON. Err: it is missing or
+/// null.
 pub fn argument_text(arguments: &Value, path: &[String]) -> Result<String, UnresolvedReference> {
     match argument_at(arguments, path)? {
         Value::Null => Err(UnresolvedReference::MissingArgument(path.join("."))),
@@ -377,7 +385,7 @@ pub fn argument_text(arguments: &Value, path: &[String]) -> Result<String, Unres
 }
 
 impl Secrets {
-    /// Redacts the output and the messages of an outcome.
+    /// Redacts the output, the message and the question of an outcome.
     pub fn redact_outcome(&self, outcome: CallOutcome) -> CallOutcome {
         match outcome {
             CallOutcome::Succeeded { mut output } => {

@@ -18,8 +18,8 @@ impl Tools {
         Digest::of(json!(definitions).to_string().as_bytes())
     }
 
-    /// The name to pass to `toolset_digest` for a tool: its server, or the tool itself where the config or
-    /// this process defines each tool separately.
+    /// The name to pass to `toolset_digest` for a tool, written `server/tool`: its server, or the tool itself
+    /// where the config or this process defines each tool separately.
     pub fn toolset_key<'a>(&self, tool: &'a str) -> &'a str {
         match tool.split_once('/') {
             None | Some((COMMAND_SERVER | HTTP_SERVER, _)) => tool,
@@ -35,7 +35,7 @@ impl Tools {
         if let Some((server, tool)) = name.split_once('/')
             && let Some(Downstream::InProcess(executors)) = self.downstreams.get(server)
         {
-            return json!(executors.has_tool(tool).then_some("callback"));
+            return json!(executors.can_perform(tool).then_some("callback"));
         }
         let folder = self.config.folder.to_string_lossy();
         let command = |tool| json!({ "tool": tool, "folder": folder });

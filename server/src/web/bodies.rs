@@ -47,7 +47,8 @@ impl Default for BodyBudget {
 }
 
 impl BodyBudget {
-    /// Reads the body: the request with its whole body, and the reservation to hold while it is handled.
+    /// Reads the body. Returns the request with its whole body, and the reservation to hold while it is
+    /// handled.
     pub async fn read(&self, request: Request) -> Result<(Request, BodyReservation), BodyError> {
         let (parts, body) = request.into_parts();
         let read = tokio::time::timeout(BODY_TIMEOUT, self.collect(body));
@@ -55,7 +56,8 @@ impl BodyBudget {
         Ok((Request::from_parts(parts, body.into()), reserved))
     }
 
-    /// Collects the chunks of a body, within the limits.
+    /// Collects the chunks of a body, within the limits on its size and the budget; the caller limits the
+    /// time.
     async fn collect(&self, body: Body) -> Result<(Bytes, BodyReservation), BodyError> {
         let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if declared > BODY_BYTES_MAX {
@@ -77,7 +79,8 @@ impl BodyBudget {
         Ok((whole.into(), reserved))
     }
 
-    /// Grows the reservation to `size` bytes as they arrive: a body that is only announced takes nothing.
+    /// Grows the reservation to `size` bytes as they arrive: a body that is only announced takes nothing. Err
+    /// `Busy`: the budget is used up.
     fn grow_reservation(&self, reserved: &mut BodyReservation, size: usize) -> Result<(), BodyError> {
         let reserved_bytes = reserved.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = u32::try_from(size.saturating_sub(reserved_bytes)).map_err(|_| BodyError::TooLarge)?;

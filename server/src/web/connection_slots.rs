@@ -34,6 +34,7 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlots {
+    /// As many free slots as the process's limit on file descriptors allows.
     pub fn new() -> Self {
         let ordinary = connections_max(getrlimit(Resource::Nofile).current);
         Self {

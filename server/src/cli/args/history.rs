@@ -6,6 +6,7 @@ use clap::Args;
 use super::one_of;
 use crate::cli::times;
 
+// Arguments of `actbook list`, which lists executions.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -39,7 +39,8 @@ impl PendingState {
         Ok(found.head)
     }
 
-    /// Reads the head row without the comparison; None: there is no such row.
+    /// Reads the head row; unlike `read_checked_head`, does not compare it with the journal's last entry.
+    /// None: there is no such row.
     pub(crate) fn read_stored_head(&self) -> Result<Option<JournalHead>, Error> {
         Ok(journal::head(self.tenant).first_blocking(&self.db)?)
     }

@@ -93,7 +93,7 @@ impl LedgerRequest for SetNoteRequest {
         let row = before.map(|found| found.row);
         let (written, recorded) =
             pending.append_to_stream(row.as_ref().map(note_stream_head), new_event, &salt, actor);
-        let entry = written.as_written(actor, &recorded);
+        let entry = written.to_stream_entry(actor, &recorded);
         let note = projection::note_row(None, &entry).expect("the entry sets a note");
         pending.queue_note(name, row.as_ref(), SaltedRow { row: note, salt }, Some(&self.tokens));
         Ok(recorded.position)
@@ -112,7 +112,7 @@ impl LedgerRequest for DeleteNoteRequest {
         let deleted = NewEvent::from(NoteDeleted { key: self.key.clone(), scope: self.scope.clone() });
         let (written, recorded) =
             pending.append_to_stream(Some(note_stream_head(&row)), deleted, &salt, actor);
-        let entry = written.as_written(actor, &recorded);
+        let entry = written.to_stream_entry(actor, &recorded);
         let note =
             projection::note_row(Some(row.clone()), &entry).expect("the entry deletes a note that is there");
         pending.queue_note(name, Some(&row), SaltedRow { row: note, salt }, None);
@@ -159,7 +159,7 @@ impl LedgerRequest for SetTasksRequest {
                 .as_ref()
                 .map(|row| (row.stream, StreamHead { version: row.version, position: row.position }));
             let (written, recorded) = pending.append_to_stream(last, event, &salt, actor);
-            let entry = written.as_written(actor, &recorded);
+            let entry = written.to_stream_entry(actor, &recorded);
             let row = projection::task_row(before, &entry).expect("the entry sets a task");
             pending.queue.statements.push(tasks::upsert(pending.tenant, &row));
             let name = (row.project.clone(), row.id.clone());
@@ -255,7 +255,8 @@ struct StreamVersion {
 }
 
 impl StreamVersion {
-    fn as_written<'a>(&self, author: &'a str, recorded: &'a RecordedEvent) -> notes::StreamEntry<'a> {
+    /// The queued entry as input of the projection that computes the note's or task's new row.
+    fn to_stream_entry<'a>(&self, author: &'a str, recorded: &'a RecordedEvent) -> notes::StreamEntry<'a> {
         notes::StreamEntry { stream: self.stream, version: self.version, author, recorded }
     }
 }

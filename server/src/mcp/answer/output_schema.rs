@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
-/// The schema of an answer with these properties, of which `required` are always present; or an error.
+/// The schema of an answer with these properties, of which `required` are always present, or of an error.
 pub fn answer_schema(properties: Value, required: &[&str]) -> Arc<JsonObject> {
     let mut properties = properties;
     properties["error"] = json!({ "type": "object", "required": ["code", "message", "cure"] });
@@ -27,7 +27,8 @@ pub fn execution_answer_schema() -> Arc<JsonObject> {
     )
 }
 
-/// The schema of an answer that shows an execution or some of these lists of objects.
+/// The schema of an answer that shows an execution or some of these lists of objects; `required` are always
+/// present.
 pub fn execution_or_lists_schema(lists: &[&str], required: &[&str]) -> Arc<JsonObject> {
     let mut properties = execution_properties();
     for list in lists {
@@ -36,6 +37,7 @@ pub fn execution_or_lists_schema(lists: &[&str], required: &[&str]) -> Arc<JsonO
     answer_schema(properties, required)
 }
 
+/// The schema of a list of objects of any kind.
 pub fn object_array_schema() -> Value {
     json!({ "type": "array", "items": { "type": "object" } })
 }

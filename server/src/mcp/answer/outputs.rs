@@ -14,7 +14,8 @@ const SHOWN_MAX: usize = 8;
 /// Most characters of the output that a list of executions shows.
 const LISTED_CHARS_MAX: usize = 200;
 
-/// Adds the latest outputs, each up to its share of the limit, with the calls that read the rest.
+/// Adds the latest outputs, at most `SHOWN_MAX`, each up to its share of the limit, with the calls that read
+/// the rest.
 pub fn push_outputs(text: &mut AnswerText, view: &ExecutionView) {
     let outputs = steps_with_output(view);
     let share = CHARS_MAX / outputs.len().clamp(1, SHOWN_MAX);
@@ -36,7 +37,7 @@ pub fn push_outputs(text: &mut AnswerText, view: &ExecutionView) {
     }
 }
 
-/// Says that an output was longer than its limit when it came and was cut; empty if it was not.
+/// Says that an output was longer than its limit when it was received and was cut; empty if it was not.
 pub fn truncation_text(output: &Value) -> String {
     if output.get("truncated") != Some(&Value::Bool(true)) || output.get("text").is_none() {
         return String::new();

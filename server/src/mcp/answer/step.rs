@@ -22,7 +22,8 @@ struct TitledValue<'a> {
     value: &'a Value,
 }
 
-/// The answer that shows a step, its values from character `offset` on. Err: no value is that long.
+/// The answer that shows a step, its values from character `offset` on; the history is only on the first
+/// page. Err: no value is that long.
 pub fn step_answer(detail: &StepDetail, offset: usize) -> Result<AgentAnswer, Error> {
     let mut structured = serde_json::to_value(detail).unwrap_or_default();
     let whole = structured.clone();
@@ -73,7 +74,7 @@ fn step_heading(detail: &StepDetail) -> AnswerText {
     text
 }
 
-/// The values of a step that can be long, in the order in which they are shown.
+/// The values of a step that can be long, in the order in which they are shown. `whole`: the detail as JSON.
 fn titled_values<'a>(detail: &StepDetail, whole: &'a Value) -> Vec<TitledValue<'a>> {
     let mut parts = Vec::new();
     let mut add = |title: String, path: String| {
@@ -101,7 +102,8 @@ fn titled_values<'a>(detail: &StepDetail, whole: &'a Value) -> Vec<TitledValue<'
     parts
 }
 
-/// Adds one page of a value. Returns what replaces it in the structured content; None: it is whole.
+/// Adds one page of a value, from character `offset` on. Returns what replaces the value in the structured
+/// content; None: it is whole.
 fn push_page(part: &TitledValue<'_>, offset: usize, text: &mut AnswerText) -> Option<Value> {
     let readable = quote::readable(part.value);
     let size = readable.chars().count();
@@ -151,7 +153,7 @@ fn push_history(detail: &StepDetail, text: &mut AnswerText) {
     }
 }
 
-/// Who approved or rejected, when and why.
+/// Who approved or rejected, when and why: `approved by person:ada at …: "reason"`.
 pub(super) fn approval_text(approval: &ApprovalView) -> String {
     let verdict = if approval.approved { "approved" } else { "rejected" };
     let why = approval.reason.as_ref().map(|why| format!(": {}", quoted(why, MESSAGE_CHARS_MAX)));
@@ -159,7 +161,8 @@ pub(super) fn approval_text(approval: &ApprovalView) -> String {
     format!("{verdict} by {by} at {}{}", approval.at, why.unwrap_or_default())
 }
 
-/// Suggests the call that reads the next page; None: this page is the last.
+/// Suggests the call that reads the next page; `longest`: characters of the longest value. None: this page is
+/// the last.
 fn suggest_next_page(detail: &StepDetail, offset: usize, longest: usize) -> Option<Suggestion> {
     let next_offset = offset + PAGE_CHARS;
     let arguments = status_step_arguments(detail.execution_id.as_str(), detail.step.id.as_str(), next_offset);

@@ -38,7 +38,7 @@ pub fn undrivable_execution_suggestions(
     lines
 }
 
-/// One suggestion for each open question.
+/// One suggestion for each of the first `QUESTIONS_MAX` open questions.
 fn question_suggestions(view: &ExecutionView, route: ApprovalRoute) -> Vec<Suggestion> {
     view.waiting.iter().take(QUESTIONS_MAX).map(|question| suggest_answer(view, question, route)).collect()
 }
@@ -69,7 +69,7 @@ fn suggest_waiting(id: &str) -> Suggestion {
     Suggestion::tool_call("status", json!({ "execution_id": id, "wait_s": WAIT_S_SUGGESTED }), "waits for it")
 }
 
-/// Suggests to undo an ended execution; after a no, to ask first.
+/// Suggests to undo an ended execution; if a person has rejected an undo, only advises to ask first.
 fn suggest_undo(view: &ExecutionView) -> Suggestion {
     let undo = suggest_control(view.id.as_str(), "compensate", None, "undoes what the brief lists");
     if view.undo_rejected.is_none() {
@@ -78,6 +78,7 @@ fn suggest_undo(view: &ExecutionView) -> Suggestion {
     Suggestion::advice("a person said no to the undo: ask them before you ask for it again")
 }
 
+/// Whether the brief lists a step that can be undone.
 fn can_undo(view: &ExecutionView) -> bool {
     view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty())
 }
@@ -153,7 +154,8 @@ fn suggest_agent_step(view: &ExecutionView, id: &str, step: &str, claim: Option<
         .preceded_by(what)
 }
 
-/// Suggests the first option of a decision, and names the others.
+/// Suggests the first option of a decision, and names the others. If the tool asks for input or refused the
+/// arguments, suggests a retry with what it needs.
 fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Suggestion {
     let actions: Vec<String> =
         waiting.options.iter().map(|option| option.as_str().replace('-', "_")).collect();
@@ -182,7 +184,7 @@ fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Sugg
 }
 
 /// Suggests a retry with corrected arguments; short ones are filled in as they were, with `${` escaped
-/// because an answer may hold no expression.
+/// because an answer may hold no expression. `others`: the text on the other options.
 fn suggest_correction(id: &str, step: Option<&str>, refused: &Value, others: &str) -> Suggestion {
     let escaped = escape_expressions(refused);
     let fits = escaped.to_string().len() <= FILLED_IN_BYTES_MAX;
@@ -213,7 +215,7 @@ fn suggest_resolving_unknown(id: &str, step: Option<&str>, waiting: &WaitingView
     suggest_control(id, "happened", step, &why).preceded_by(first)
 }
 
-/// Suggests a call of `control` with this action.
+/// Suggests a call of `control` with this action; `why` is the text after the call.
 fn suggest_control(id: &str, action: &str, step: Option<&str>, why: &str) -> Suggestion {
     // Without a reason: a placeholder would be journaled by an agent that makes the call as it stands.
     let mut arguments = json!({ "execution_id": id, "action": action });

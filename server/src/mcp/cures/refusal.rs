@@ -7,7 +7,7 @@ use actbook_engine::refusal::{
 
 use crate::error::command_line::refusal_cure;
 
-/// The message of a refusal, with answers named as the actions of `control`.
+/// The message of a refusal, with answers named as the actions of `control` are.
 pub(super) fn refusal_message_for_agent(refusal: &Refusal) -> String {
     if let Refusal::AnswerNotAllowed { answer, step, status, .. } = refusal {
         return format!("`{}` does not fit: step `{step}` is {status}", action_name(*answer));
@@ -82,6 +82,7 @@ pub fn refusal_cure_for_agent(refusal: &Refusal) -> String {
     cure.to_owned()
 }
 
+/// The cure for a command that the execution's stage does not allow.
 fn stage_cure(stage: ExecutionStage) -> &'static str {
     match stage {
         ExecutionStage::Ended { can_undo: true } => {
@@ -93,6 +94,7 @@ fn stage_cure(stage: ExecutionStage) -> &'static str {
     }
 }
 
+/// The cure for an answer that does not fit: the actions that do, or what has to come first.
 fn allowed_actions(allowed: &AllowedAnswers) -> String {
     match allowed {
         AllowedAnswers::Listed(answers) => {
@@ -106,6 +108,8 @@ fn allowed_actions(allowed: &AllowedAnswers) -> String {
     }
 }
 
+/// The cure for corrected arguments that are refused for this problem; `refusal` is the same refusal as a
+/// whole.
 fn arguments_cure(problem: &ArgumentsProblem, refusal: &Refusal) -> String {
     match problem {
         ArgumentsProblem::EffectUnknown { .. } => {
@@ -121,6 +125,8 @@ fn arguments_cure(problem: &ArgumentsProblem, refusal: &Refusal) -> String {
     }
 }
 
+/// The cure for a compensation by hand that is refused for this problem; `refusal` is the same refusal as a
+/// whole.
 fn undo_by_hand_cure(problem: &UndoByHandProblem, refusal: &Refusal) -> String {
     match problem {
         UndoByHandProblem::GoesForward { .. } => {
@@ -134,6 +140,8 @@ fn undo_by_hand_cure(problem: &UndoByHandProblem, refusal: &Refusal) -> String {
     }
 }
 
+/// The cure for a report that nothing waits for: what is awaited instead. `refusal` is the same refusal as a
+/// whole.
 fn awaited_report(awaited: &AwaitedReport, refusal: &Refusal) -> String {
     match awaited {
         AwaitedReport::Compensation => {

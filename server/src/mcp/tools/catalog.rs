@@ -52,7 +52,7 @@ impl AgentTool for ListToolsInput {
         answer::answer_schema(properties, &["tools"])
     }
 
-    /// Err: the config is not trusted.
+    /// Lists the tools that match; with their schemas if they are few. Err: the config is not trusted.
     async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
         if let Some(refused) = endpoint.service().catalog().untrusted_config() {
             return Err(refused);
@@ -87,7 +87,7 @@ impl AgentTool for ListToolsInput {
     }
 }
 
-/// Whether all words occur in the tool's name or description.
+/// Whether all words, given in lower case, occur in the tool's name or description.
 fn matches_all_words(tool: &ToolInfo, words: &[String]) -> bool {
     let text = format!("{} {}", tool.name, tool.description.as_deref().unwrap_or_default()).to_lowercase();
     words.iter().all(|word| text.contains(word))
@@ -104,7 +104,8 @@ fn tool_json(info: &ToolInfo, with_schema: bool) -> Value {
     shown
 }
 
-/// The text of the answer; `none_matches` is the text if there is no tool.
+/// The text of the answer; `none_matches` is the line if there is no tool. `unreachable`: servers with their
+/// errors.
 fn tools_text(
     tools: &[&ToolInfo],
     unreachable: &[&ServerTools],

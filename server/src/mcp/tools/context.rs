@@ -200,7 +200,7 @@ fn written_text(written: &NoteReceipt) -> String {
     text.into_string()
 }
 
-/// Parses `expires_in` to milliseconds.
+/// Parses `expires_in` to milliseconds. Err: it is not a length of time.
 fn parse_lifetime_ms(text: &str) -> Result<i64, Error> {
     actbook_engine::plan::parse_age_ms(text).ok_or_else(|| {
         let message = format!("`expires_in`: `{text}` is not a length of time");

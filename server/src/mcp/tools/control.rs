@@ -105,7 +105,8 @@ impl AgentTool for ControlInput {
         answer::execution_schema()
     }
 
-    /// Applies the action as the agent, or puts an approval to a person.
+    /// Applies the action as the agent, or puts an approval to a person; lets the execution continue, and
+    /// answers with its view after `wait_s` at most.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<CallToolResponse, Error> {
         let wait = waiting::parse_wait(self.wait_s)?;
         let caller = match self.action {
@@ -191,7 +192,8 @@ pub async fn continued_answer(
     Ok(answer)
 }
 
-/// Sends the action to the service; also returns why single steps were refused.
+/// Sends the action to the service. Also returns why single steps were refused, a sentence each, if several
+/// were named.
 async fn apply_action(
     endpoint: &McpEndpoint,
     caller: &Caller,
@@ -246,7 +248,8 @@ enum AnsweredSteps {
     Several(Vec<String>),
 }
 
-/// The steps that the arguments name. Err: none, or several with the values of one.
+/// The steps that the arguments name. Err: none, both `step_id` and `step_ids`, or several with the values of
+/// one.
 fn answered_steps(input: &ControlInput) -> Result<AnsweredSteps, Error> {
     let refused =
         |path: &str, code, message, cure| Err(AgentError::new(code, message, cure).with_path(path).into());
@@ -316,7 +319,7 @@ async fn resume(
     Ok(executions.record_decision(caller, id, decision).await?.0)
 }
 
-/// The error that names the commands for a person. Err: the approval is not open.
+/// The error that names the commands with which a person answers an approval. Err: the approval is not open.
 async fn needs_person_error(endpoint: &McpEndpoint, input: &ControlInput) -> Result<Error, Error> {
     let view = endpoint.service().executions().view(&input.execution_id).await?;
     elicit::find_open_approval(&view, input.step_id.as_deref())?;

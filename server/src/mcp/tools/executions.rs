@@ -79,7 +79,8 @@ impl AgentTool for ExecutePlanInput {
         answer::execution_schema()
     }
 
-    /// Starts, waits, and puts questions to the person if the client can.
+    /// Starts the execution, or continues it with a person's answer; waits, and puts questions to the person
+    /// if the client can. The answer is an MCP task if the client supports it and the execution still runs.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<CallToolResponse, Error> {
         let wait = waiting::parse_wait(self.wait_s)?;
         let shown_question = elicit::open_request_state(endpoint, request)?;
@@ -137,7 +138,7 @@ impl AgentTool for StatusInput {
         answer::execution_or_lists_schema(&["executions", "story", "plans"], &["next"])
     }
 
-    /// A step, an execution, a task's story, or the agenda.
+    /// Answers with a step, an execution, a task's story, or the agenda.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         if self.step_id.is_some() || self.offset.is_some() {
             return step_status(endpoint, request, self).await;
@@ -165,7 +166,7 @@ const STATUS_VARIANTS: &[CallVariant] = &[
     CallVariant::otherwise("status without an id", &[]),
 ];
 
-/// Puts the first open question that a person can answer.
+/// Puts the first open question that a person can answer; `NoAnswer` if there is none.
 async fn put_first_question(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
@@ -200,7 +201,7 @@ async fn start_execution(
 }
 
 /// The plan to run: a document is saved first, and its check returned; a saved plan is checked again, because
-/// its tools may be gone.
+/// its tools may be gone. Err: both or neither of `plan_id` and `plan`, or the check finds an error.
 async fn resolve_plan(
     endpoint: &McpEndpoint,
     request: &AgentRequest,

@@ -112,7 +112,8 @@ async fn list_entries(
     Ok(list_answer(json!({ "entries": entries }), lines, &format!("No entry matches.{hint}"), cursor))
 }
 
-/// Parses a filter that is one of a closed set of words. An unknown word would silently match nothing.
+/// Parses a filter that is one of a closed set of words. Err, from `unknown_word`: no such word; it would
+/// silently match nothing.
 pub(super) fn parse_word<T: FromStr<Err = String>>(
     unknown_word: fn(String) -> Error,
     word: Option<String>,
@@ -125,7 +126,7 @@ pub(super) fn search_words(search: Option<String>) -> Vec<String> {
     search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect()
 }
 
-/// A journal entry on one line.
+/// A journal entry on one line: position, time, kind, execution, actor, and the beginning of its body.
 fn entry_line(entry: &EntryView) -> String {
     let recorded = entry.recorded.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
     let body = truncate_chars(
@@ -154,7 +155,7 @@ async fn list_executions(
     executions_answer(endpoint, &filter, limit).await
 }
 
-/// The answer that lists the executions that match a filter.
+/// The answer that lists the executions that match a filter, newest first, with the cursor of the next page.
 pub(super) async fn executions_answer(
     endpoint: &McpEndpoint,
     filter: &ExecutionFilter,
@@ -187,7 +188,8 @@ fn list_answer(mut structured: Value, lines: Vec<String>, none: &str, cursor: Op
     AgentAnswer { structured, text: text.into_string() }
 }
 
-/// Parses the time of the argument `name` to Unix milliseconds; the error names the argument.
+/// Parses the time of the argument `name` to Unix milliseconds; None if it is not given. A date means the end
+/// of its day for `until`. Err: it is not a time.
 pub(super) fn parse_time_argument(name: &str, text: Option<String>) -> Result<Option<i64>, Error> {
     let edge = if name == "until" { DayEdge::End } else { DayEdge::Start };
     let Some(text) = text else { return Ok(None) };

@@ -34,6 +34,7 @@ pub struct PlanInput {
     idempotency_key: Option<String>,
 }
 
+// What `plan` can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PlanAction {
@@ -65,6 +66,7 @@ pub struct TemplateInput {
     idempotency_key: Option<String>,
 }
 
+// What `template` can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TemplateAction {
@@ -238,7 +240,7 @@ fn plan_document_answer(
     Ok(answer_with_suggestion(content, text, next))
 }
 
-/// Saves a template from an execution or from a saved plan.
+/// Saves a template from an execution or from a saved plan. Err: both or neither of them is named.
 async fn save_template(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
@@ -267,18 +269,19 @@ async fn save_template(
     }
 }
 
+/// The answer with this one suggestion, in the text and as `next`.
 fn answer_with_suggestion(structured: Value, text: AnswerText, next: Suggestion) -> AgentAnswer {
     answer_with_suggestions(structured, text, &[next])
 }
 
-/// The answer with these suggestions.
+/// The answer with these suggestions, in the text and as `next`.
 fn answer_with_suggestions(mut structured: Value, mut text: AnswerText, next: &[Suggestion]) -> AgentAnswer {
     structured["next"] = json!(next);
     text.push_suggestions(next);
     AgentAnswer { structured, text: text.into_string() }
 }
 
-/// The answer that confirms a saved template.
+/// The answer that confirms a saved template and suggests to use it; never `Err`.
 fn template_saved_answer(saved: &SavedPlan) -> Result<AgentAnswer, Error> {
     let inputs = saved.plan.inputs.as_ref().and_then(|schema| schema.get("properties"));
     let inputs = inputs.cloned().unwrap_or_else(|| json!({}));
@@ -296,6 +299,7 @@ fn suggest_template_use(template: &TemplateView) -> Suggestion {
     Suggestion::tool_call("template", json!({ "action": "use", "name": template.name, "inputs": inputs }), "")
 }
 
+/// The answer that lists templates; an input that need not be given is marked with `?`.
 fn template_list_answer(templates: &[TemplateView]) -> AgentAnswer {
     let mut text = AnswerText::new("Templates, with the inputs that each takes:");
     for template in templates {

@@ -110,6 +110,7 @@ impl AgentTool for SavePlanInput {
     }
 }
 
+/// The answer of a check without saving: the findings, and what to do next.
 fn dry_run_answer(mut check: PlanCheck) -> AgentAnswer {
     check.findings = cures::findings_for_agent(check.findings);
     let heading = if check.ok { "The plan is good; nothing was saved." } else { "The plan is not good yet." };
@@ -159,7 +160,7 @@ fn clip_check(check: &PlanCheck) -> Value {
     shown
 }
 
-/// The error for a call that has both `plan_id` and `plan`.
+/// The error for a call of `tool` that has both `plan_id` and `plan`.
 pub(super) fn both_given_error(tool: &str) -> Error {
     let message = format!("{tool} takes either `plan_id` or `plan`, and was given both");
     let error = AgentError::new(AgentErrorCode::InvalidArgument, message, "leave one of the two out");
@@ -190,7 +191,7 @@ pub(super) fn add_check(answer: &mut AgentAnswer, mut check: PlanCheck) {
     answer.text.insert_str(at, &format!("\n{}", said.into_string()));
 }
 
-/// The text of a check: heading, point of no return, findings and suggestions.
+/// The text of a check: heading, point of no return, the first findings and the suggestions.
 pub(super) fn check_text(heading: &str, check: &PlanCheck, next: &[Suggestion]) -> String {
     let mut text = AnswerText::new(heading);
     match &check.point_of_no_return {

@@ -103,6 +103,8 @@ impl AgentTool for RecordActionInput {
         answer::execution_or_lists_schema(&[], &["position"])
     }
 
+    /// Journals the report. In an execution, lets it continue and answers with its view; else answers with
+    /// the position of the entry.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let status = self.status.map(|status| match status {
             StepStatusInput::Started => service::ReportedStatus::Started,
@@ -181,6 +183,8 @@ impl AgentTool for RecordDecisionInput {
         answer::execution_schema()
     }
 
+    /// Journals the decision; `stop` cancels the execution, and `continue` resumes a paused one. Lets the
+    /// execution continue, and answers with its view.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let decision = Decision {
             decision: self.decision,
@@ -208,6 +212,8 @@ impl AgentTool for RecordCompensationInput {
         answer::execution_schema()
     }
 
+    /// Journals that the agent compensated the step, or tried to. Lets the execution continue, and answers
+    /// with its view.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let facts = ActionFacts {
             action_taken: Some(self.action_taken),
@@ -226,7 +232,8 @@ impl AgentTool for RecordCompensationInput {
     }
 }
 
-/// Lets the execution continue after a record, and answers with its view.
+/// Makes sure that the execution has a driver after a record, and answers with its view. Not an error if this
+/// process cannot drive the execution because its toolset differs: the record is journaled already.
 async fn continue_and_answer(
     endpoint: &McpEndpoint,
     request: &AgentRequest,

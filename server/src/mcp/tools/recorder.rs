@@ -95,7 +95,7 @@ impl AgentTool for RecordPlanInput {
         answer::answer_schema(properties, &["check"])
     }
 
-    /// Err: the plan has a step that Actbook would call itself.
+    /// Saves the plan and answers with its check. Err: the plan has a step that Actbook would call itself.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let text = self.plan.text();
         if let Some(plan) = endpoint.service().plans().check(&text, true).await.plan {
@@ -121,7 +121,8 @@ impl AgentTool for RecordExecutionStartInput {
         answer::execution_schema()
     }
 
-    /// Starts, or finds what a repeated idempotency key started.
+    /// Starts the execution, or finds the one that a repeated idempotency key started, and answers with its
+    /// view. Err: the plan has a step that Actbook would call itself.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let service = endpoint.service();
         let id = match service.executions().find_previous_start(&request.caller).await? {
@@ -191,8 +192,8 @@ impl AgentTool for CleanupHistoryInput {
         answer::answer_schema(properties, &["executions", "dry_run"])
     }
 
-    /// Counts what a cleanup would erase. Erasing cannot be undone, so an
-    /// agent gets the command for a person instead.
+    /// Counts what a cleanup would erase. Erasing cannot be undone, so an agent gets the command for a person
+    /// instead: Err if `dry_run` is false.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let days = self.older_than_days;
         if days < DAYS_MIN {
@@ -218,7 +219,8 @@ impl AgentTool for CleanupHistoryInput {
     }
 }
 
-/// The plan to start: a saved one, or the given document, which is saved first.
+/// The plan to start: a saved one, or the given document, which is saved first. Err: both or neither of them
+/// is given, or the document's check finds an error.
 async fn resolve_plan(
     endpoint: &McpEndpoint,
     request: &AgentRequest,

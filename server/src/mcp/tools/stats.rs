@@ -89,7 +89,7 @@ fn clip_stats(stats: &Stats) -> Value {
     shown
 }
 
-/// The statistics as text.
+/// The statistics as text, a line each; lists are truncated.
 fn stats_text(stats: &Stats) -> String {
     let by_status: Vec<String> =
         stats.executions.by_status.iter().map(|(status, count)| format!("{count} {status}")).collect();
@@ -144,7 +144,7 @@ fn stats_text(stats: &Stats) -> String {
     lines.join("\n")
 }
 
-/// Says how many items of a list were left out; None: all are shown.
+/// Says how many of `count` items of a list were left out; None: all are shown.
 fn left_out_line(count: usize, what: &str) -> Option<String> {
     let more = count.checked_sub(SHOWN_MAX).filter(|more| *more > 0)?;
     Some(format!("and {more} more {what} are left out; plan_id, task, since and until narrow it down"))

@@ -90,6 +90,7 @@ impl AgentTool for TaskInput {
         answer::answer_schema(properties, &["next"])
     }
 
+    /// Does the action. After `add`, drives the execution that a rule of the config started for the task.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let service = endpoint.service();
         let id = || self.id.clone().expect("the call variant requires it");
@@ -177,6 +178,7 @@ fn task_changed_answer(task: &TaskView, mut structured: Value, verb: &str) -> Ag
     AgentAnswer { text: text.into_string(), structured }
 }
 
+/// The answer that lists tasks.
 fn task_list_answer(tasks: &[TaskView]) -> AgentAnswer {
     let mut text = AnswerText::new(format!("{} tasks match.", tasks.len()));
     tasks.iter().for_each(|task| text.push_item(task_line(task)));
@@ -185,7 +187,8 @@ fn task_list_answer(tasks: &[TaskView]) -> AgentAnswer {
     AgentAnswer { structured: json!({ "tasks": tasks, "next": next }), text: text.into_string() }
 }
 
-/// The answer that shows a task's story: its plans, executions, decisions and notes in order of time.
+/// The answer that shows a task's story: its plans, executions, decisions and notes in order of time. Err:
+/// there is no such task.
 pub async fn task_story_answer(endpoint: &McpEndpoint, id: &str) -> Result<AgentAnswer, Error> {
     let mut story = endpoint.service().tasks().history(id).await?;
     story.notes.iter_mut().for_each(|note| answer::clip_value(&mut note.value));

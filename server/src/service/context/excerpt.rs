@@ -9,7 +9,8 @@ const CHARS_MAX: usize = 240;
 /// Stands before and after each match.
 const MARK: &str = "**";
 
-/// The text around the first match on one line, or the beginning of the text if nothing matches.
+/// The text around the first match on one line, with every match in it marked; the beginning of the text if
+/// nothing matches.
 pub fn make_excerpt(text: &str, query: &SearchQuery) -> String {
     let found: Vec<Token> = tokenize(text).into_iter().filter(|word| query.matches_token(word)).collect();
     let from = found.first().map_or(0, |word| excerpt_start(text, word.from));

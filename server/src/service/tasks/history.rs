@@ -54,7 +54,7 @@ pub struct TaskHistoryEvent {
 }
 
 impl Tasks<'_> {
-    /// The history of a task. Refused if there is no task with that id and nothing names it.
+    /// The history of a task. Refused if there is no visible task with that id and nothing names it.
     pub async fn history(self, id: &str) -> Result<TaskHistory, Error> {
         let row = self.row(id).await?;
         let plans = plans::by_task(self.0.tenant, self.0.boundary(), id, PLANS_MAX).all(&self.0.db).await?;
@@ -86,7 +86,8 @@ impl Tasks<'_> {
         Ok(TaskHistory { task, subtasks, plans, executions, notes, story: history })
     }
 
-    /// The events of one stream, with the texts from their payloads.
+    /// The events of one stream, with the texts from their payloads. `execution`: the id of its execution, if
+    /// it is one's.
     async fn history_of_stream(
         self,
         stream: StreamId,
@@ -232,6 +233,7 @@ fn task_event_text(set: &actbook_engine::event::TaskSet, version: u64) -> String
     format!("task {verb}{title}{status}")
 }
 
+/// The event of a note's current value, at the time when that was written.
 fn note_event(note: &NoteView) -> TaskHistoryEvent {
     let value = match &note.value {
         Value::Null => "nothing".to_owned(),

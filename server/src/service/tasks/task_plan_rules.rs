@@ -42,7 +42,7 @@ impl Tasks<'_> {
         Ok(AddTaskRequest { task, salt: new_salt(), plan })
     }
 
-    /// The part of that request that saves and starts the rule's plan.
+    /// The part of `add_request` that saves the rule's plan, and starts it if the rule says so.
     async fn task_plan_request(
         self,
         rule: &TaskPlanRule,
@@ -68,7 +68,8 @@ impl Tasks<'_> {
         Err(Refusal::TaskExists { id: id.to_owned() }.into())
     }
 
-    /// The start of a plan that is saved by the same request.
+    /// The request to start a plan that is saved by the same request. Refused if the task lacks an input that
+    /// the plan needs.
     async fn build_rule_start(self, request: &SavePlanRequest, drive: bool) -> Result<StartRequest, Error> {
         let plan = request.plan.clone();
         let inputs = complete_inputs(&plan, None).map_err(of_task_inputs)?;
@@ -111,7 +112,8 @@ impl Tasks<'_> {
     }
 }
 
-/// Marks the refusal of inputs as one of a task's: the task lacks what its plan needs.
+/// Marks the refusal of a plan's inputs as one of a task's: the task lacks what its plan needs. Any other
+/// error stays.
 fn of_task_inputs(error: Error) -> Error {
     if let Error::Invalid(document) = error {
         return Error::Invalid(InvalidDocument { kind: DocumentKind::TaskInputs, ..document });
@@ -119,7 +121,8 @@ fn of_task_inputs(error: Error) -> Error {
     error
 }
 
-/// The document of the plan that is made for a task.
+/// The document of the plan that is made for a task, named `PLAN for TASK`, with the task's fields as
+/// defaults of its inputs.
 fn plan_document_for_task(plan: &Arc<Plan>, given: &TaskSpec) -> Result<String, Error> {
     let mut inputs = input_defaults(given);
     inputs.retain(|name, _| accepts_input(plan, name));
@@ -135,14 +138,15 @@ fn accepts_input(plan: &Plan, name: &str) -> bool {
     property.is_some_and(|property| property.get("writeOnly") != Some(&Value::Bool(true)))
 }
 
-/// Whether a rule's type and labels match a task.
+/// Whether a rule's type, if it has one, and all of its labels match a task.
 fn rule_matches(rule: &TaskPlanRule, given: &TaskSpec) -> bool {
     let labels = given.labels.as_deref().unwrap_or_default();
     let type_matches = rule.r#type.as_ref().is_none_or(|kind| given.r#type.as_ref() == Some(kind));
     type_matches && rule.labels.iter().all(|label| labels.contains(label))
 }
 
-/// A task's further fields, with its id as `task` and, where not set there, its title, type and labels.
+/// The defaults for a plan's inputs: a task's further fields, with its id as `task` and, where not set there,
+/// its title, type and labels.
 fn input_defaults(given: &TaskSpec) -> Map<String, Value> {
     let mut fields = match &given.fields {
         Some(Value::Object(fields)) => fields.clone(),

@@ -68,11 +68,15 @@ impl Sqlite {
         Ok(Self { path: path.to_owned(), readers: Mutex::default(), writer: Mutex::new(writer) })
     }
 
-    /// Runs one read per parameter set; returns the rows of each.
+    /// Runs one read per parameter set, all on one snapshot; returns the rows of each.
     pub fn read_many(&self, sql: &'static str, param_sets: &[Vec<SqlValue>]) -> Result<Vec<Vec<Row>>, Error> {
         self.with_reader(|reader| {
+            // SQLite takes and releases its file locks once per transaction, and a single read is one itself.
+            let snapshot = if param_sets.len() > 1 { Some(reader.unchecked_transaction()?) } else { None };
             let mut statement = reader.prepare_cached(to_sqlite_placeholders(sql))?;
-            param_sets.iter().map(|params| query_rows(&mut statement, params)).collect()
+            let rows = param_sets.iter().map(|params| query_rows(&mut statement, params)).collect();
+            drop(snapshot);
+            rows
         })
     }
 

@@ -19,7 +19,8 @@ pub struct FilledUrl {
     pub configured_host: Option<HostPattern>,
 }
 
-/// Fills in a URL template; the error means: not sent.
+/// Fills in a URL template. Err, not sent: a reference cannot be resolved, an argument would change the host
+/// or folder, or the result is not a URL.
 pub fn fill_url(
     template: &ConfigTemplate,
     arguments: &Value,
@@ -64,7 +65,7 @@ pub fn fill_url(
     }
 }
 
-/// The part of a URL after scheme and host. None: the host is not complete yet.
+/// The part of a URL after scheme and host, with its `/`, `?` or `#`. None: the host is not complete yet.
 fn after_host(text: &str) -> Option<&str> {
     let (_, after_scheme) = text.split_once("://")?;
     after_scheme.find(['/', '?', '#', '\\']).map(|at| &after_scheme[at..])
@@ -75,11 +76,12 @@ fn has_complete_host(text: &str) -> bool {
     after_host(text).is_some()
 }
 
+/// Whether an argument inside the host may hold the character.
 fn is_host_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-._:[]".contains(c)
 }
 
-/// Percent-encodes all but unreserved characters.
+/// Percent-encodes all bytes but those of unreserved characters.
 fn percent_encode(value: &str) -> String {
     let encode = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),

@@ -26,7 +26,7 @@ pub struct CircuitBreaker {
     state: Mutex<BreakerState>,
 }
 
-/// The consecutive failures so far.
+/// The consecutive failures so far, and whether a trial call is in flight.
 #[derive(Default)]
 struct BreakerState {
     /// Consecutive failures. Calls that were in flight together count once.
@@ -51,6 +51,8 @@ pub enum CircuitState {
 }
 
 impl CircuitBreaker {
+    /// A closed circuit. `name` is for messages; `after` is the number of failures that opens it. None: the
+    /// default.
     pub fn new(name: &str, after: Option<u32>, cool_down: Option<Duration>) -> Self {
         Self {
             name: name.to_owned(),
@@ -60,7 +62,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Lets a call through. Err: the circuit is open, or a trial call is in flight.
+    /// Lets a call through. Err, not sent: the circuit is open, or a trial call is in flight.
     pub fn admit(&self) -> Result<AdmittedCall<'_>, RawOutcome> {
         let mut state = self.state.lock();
         match self.circuit_state_of(&state) {
@@ -86,6 +88,7 @@ impl CircuitBreaker {
         Ok(AdmittedCall { breaker: self, admitted_at: Instant::now(), is_trial: state.trial_running })
     }
 
+    /// The state of the circuit now.
     pub fn circuit_state(&self) -> CircuitState {
         self.circuit_state_of(&self.state.lock())
     }
@@ -109,15 +112,15 @@ impl CircuitBreaker {
     }
 }
 
-/// The time of day in UTC when `wait` is over, rounded up to a second.
+/// The time of day when `wait` is over, rounded up to a second: `14:05:09 UTC`.
 fn utc_time_after(wait: Duration) -> String {
     let at = SystemTime::now() + wait + Duration::from_secs(1);
     let at = jiff::Timestamp::try_from(at).map(|at| at.strftime("%H:%M:%S UTC").to_string());
     at.unwrap_or_else(|_| format!("{wait:?} have passed"))
 }
 
-/// A call that the breaker let through. Dropped without an outcome, it counts as neither; a trial may then be
-/// repeated.
+/// A call that the breaker let through. Dropped without an outcome, it counts neither as a failure nor as an
+/// answer; a trial may then be repeated.
 pub struct AdmittedCall<'a> {
     breaker: &'a CircuitBreaker,
     admitted_at: Instant,
@@ -168,8 +171,8 @@ impl Drop for AdmittedCall<'_> {
     }
 }
 
-/// A timeout of a sent call says nothing: one tool may be slow. But a server that does not start in time is
-/// unreachable, and so is one that does not answer a trial call.
+/// What the outcome says about the server. A timeout of a sent call says nothing: one tool may be slow. But a
+/// server that does not start in time is unreachable, and so is one that does not answer a trial call.
 fn reachability(outcome: &CallOutcome, is_trial: bool) -> Reachability {
     match outcome {
         CallOutcome::Succeeded { .. } | CallOutcome::InputRequired { .. } => Reachability::Reachable,
@@ -188,7 +191,7 @@ fn reachability(outcome: &CallOutcome, is_trial: bool) -> Reachability {
     }
 }
 
-/// The beginning of a failure's message.
+/// The beginning of a failure's message; empty for any other outcome.
 fn message_excerpt(outcome: &CallOutcome) -> String {
     match outcome {
         CallOutcome::Succeeded { .. } | CallOutcome::InputRequired { .. } => String::new(),

@@ -36,12 +36,13 @@ struct ByteCounter {
 }
 
 impl ByteCounter {
-    /// Adds to the count; false, and unchanged, where the maximum would be exceeded.
+    /// Adds to the count. False: the maximum would be exceeded, and the count is unchanged.
     fn try_take(&self, bytes: usize) -> bool {
         let add = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.max);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
+    /// Subtracts from the count.
     fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -52,11 +53,13 @@ impl ByteCounter {
 pub struct ByteBudget(Arc<ByteCounter>);
 
 impl ByteBudget {
+    /// A budget of `max` bytes, none of which is taken.
     pub fn new(max: usize) -> Self {
         Self(Arc::new(ByteCounter { max, held: AtomicUsize::new(0) }))
     }
 
-    /// Reserves room for a queued message. None: the connection or the process would hold too much.
+    /// Reserves room for a queued message of `bytes` and its overhead. None: the connection or the process
+    /// would hold too much.
     pub fn reserve_queued(&self, bytes: usize) -> Option<ByteReservation> {
         let mut reservation = self.empty_reservation();
         reservation.try_resize(bytes + QUEUED_OVERHEAD_BYTES).then_some(reservation)
@@ -76,7 +79,8 @@ pub struct ByteReservation {
 }
 
 impl ByteReservation {
-    /// Changes the reservation to `bytes`; false, and unchanged, where there is no room.
+    /// Changes the reservation to `bytes`. False: there is no room in the budget or the process, and nothing
+    /// changed.
     pub fn try_resize(&mut self, bytes: usize) -> bool {
         let own = &self.budget.0;
         if let Some(less) = self.bytes.checked_sub(bytes) {

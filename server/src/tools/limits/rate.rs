@@ -25,7 +25,7 @@ impl RateLimiter {
         sleep_until(self.reserve(Instant::now())).await;
     }
 
-    /// Reserves the next free time to send a call, and returns it.
+    /// Reserves the next free time to send a call, not before `now`, and returns it.
     fn reserve(&self, now: Instant) -> Instant {
         let mut send_times = self.send_times.lock();
         let full = send_times.len() >= self.limit.calls as usize;

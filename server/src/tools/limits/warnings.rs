@@ -11,6 +11,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub struct WarningThrottle(Mutex<ThrottleState>);
 
+/// When the last warning was logged, and the number suppressed since.
 #[derive(Debug, Default)]
 struct ThrottleState {
     last_logged: Option<Instant>,
@@ -19,7 +20,8 @@ struct ThrottleState {
 }
 
 impl WarningThrottle {
-    /// Counts a warning. Some: it is to be logged, with how many were suppressed since the last one.
+    /// Counts a warning. Some: it is to be logged, with the number of those suppressed since the last one.
+    /// None: do not log it.
     pub fn admit(&self) -> Option<u64> {
         let mut state = self.0.lock();
         if state.last_logged.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {

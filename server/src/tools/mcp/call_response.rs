@@ -10,7 +10,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny};
 use serde_json::{Value, json};
 
-/// A JSON-RPC response with a result and no other fields, such as an error.
+/// A JSON-RPC response with a result and no other fields. A message with others, such as an error, is not
+/// parsed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallResponse {
@@ -36,7 +37,7 @@ fn present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Erro
     Value::deserialize(field).map(Some)
 }
 
-/// The id of the request that a message answers. None: it is not an answer.
+/// The id of the request that a message answers, with a result or an error. None: it is not an answer.
 pub fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     match message {
         ServerJsonRpcMessage::Response(response) => Some(&response.id),
@@ -68,8 +69,8 @@ pub fn invalid_answer(id: RequestId) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::response(ServerResult::CustomResult(CustomResult(json!({}))), id)
 }
 
-/// Parses a message as the result of a call. None: it does not answer a call, or declares itself something
-/// else, such as a task or a question.
+/// Parses a message as the result of a call; `is_call` says whether a call in flight has this id. None: the
+/// message does not answer a call, or declares itself something else, such as a task or a question.
 pub fn parse(message: &[u8], is_call: impl FnOnce(&RequestId) -> bool) -> Option<ServerJsonRpcMessage> {
     let CallResponse { id, result: fields, .. } = serde_json::from_slice(message).ok()?;
     if fields.result_type.as_ref().is_some_and(|kind| !kind.is_complete()) || !is_call(&id) {
@@ -83,6 +84,7 @@ pub fn parse(message: &[u8], is_call: impl FnOnce(&RequestId) -> bool) -> Option
     Some(ServerJsonRpcMessage::response(result, id))
 }
 
+/// rmcp's result with these fields.
 fn tool_result(fields: CallResultFields) -> CallToolResult {
     let mut result = CallToolResult::default();
     result.content = fields.content.unwrap_or_default();

@@ -18,6 +18,7 @@ pub struct ClientEvents {
 }
 
 impl ClientEvents {
+    /// A handler that introduces the client with this config.
     pub fn new(config: ClientConfig) -> Self {
         Self { config, progress_handlers: ProgressHandlers::default() }
     }
@@ -38,7 +39,7 @@ impl ClientHandler for ClientEvents {
 pub struct ProgressHandlers(Arc<Mutex<HashMap<ProgressToken, OnProgress>>>);
 
 impl ProgressHandlers {
-    /// Registers a handler until the returned subscription is dropped.
+    /// Registers a handler for the reports with this token, until the returned subscription is dropped.
     pub fn subscribe(&self, token: ProgressToken, on_progress: OnProgress) -> ProgressSubscription {
         self.0.lock().insert(token.clone(), on_progress);
         ProgressSubscription { handlers: self.clone(), token }

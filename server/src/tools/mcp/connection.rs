@@ -107,7 +107,8 @@ pub async fn start_child(
     started.map(Arc::new).map_err(|failed| failed.error)
 }
 
-/// Performs the handshake with a server over HTTP, within `limit`.
+/// Performs the handshake with a server over HTTP, within `limit` for each attempt; a second attempt uses the
+/// older handshake, if the server may understand only that.
 pub async fn connect_http(
     name: String,
     client: McpHttpClient,
@@ -180,7 +181,8 @@ async fn start_child_with(
     Err(HandshakeFailure { error: ConnectError { category: ErrorCategory::Unavailable, why }, retry_legacy })
 }
 
-/// Waits for the handshake and logs a warning when it is slow. None: it took longer than `limit`.
+/// Waits for the handshake and logs a warning when it is slow. None: it took longer than `limit`. `name`: the
+/// server's.
 async fn await_handshake<T>(limit: Duration, name: &str, handshake: impl Future<Output = T>) -> Option<T> {
     let mut handshake = pin!(handshake);
     if let Ok(done) = tokio::time::timeout(SLOW_START.min(limit), &mut handshake).await {
@@ -266,14 +268,14 @@ fn find_post_error(error: &DynamicTransportError) -> Option<&PostError> {
     }
 }
 
-/// The handler that introduces this client and receives notifications.
+/// A new handler that introduces this client and receives notifications.
 fn client_handler() -> ClientEvents {
     let name = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let capabilities = ClientCapabilities::builder().enable_tasks().enable_elicitation().build();
     ClientEvents::new(ClientConfig::new(capabilities, name))
 }
 
-/// Tries the newer handshake and falls back to the older one.
+/// The lifecycle mode that tries the newer handshake and falls back to the older one.
 fn auto_lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -293,7 +295,7 @@ fn handshake_error_text(error: &ClientInitializeError) -> String {
     }
 }
 
-/// How the group exited. None: it did not exit within `EXIT_TIMEOUT`.
+/// How the group exited, as the rest of a sentence. None: it did not exit within `EXIT_TIMEOUT`.
 async fn exit_text(group: &ProcessGroup) -> Option<String> {
     tokio::time::timeout(EXIT_TIMEOUT, group.wait_for_exit()).await.ok().map(process::describe_exit)
 }
@@ -332,7 +334,8 @@ impl McpConnection {
         }
     }
 
-    /// Whether the connection can carry another call.
+    /// Whether the connection can carry another call: not closed, the child runs or the HTTP session is
+    /// known, and pings are answered.
     pub fn is_up(&self) -> bool {
         let endpoint_up = match &self.endpoint {
             ServerEndpoint::Child(child) => child.group.is_running() && !child.call_writer.calls.is_closed(),
@@ -346,7 +349,7 @@ impl McpConnection {
         &self.health
     }
 
-    /// The negotiated protocol version.
+    /// The negotiated protocol version. None: the handshake named none.
     pub fn protocol_version(&self) -> Option<String> {
         self.peer.peer_info().map(|info| info.protocol_version.to_string())
     }
@@ -362,9 +365,9 @@ impl McpConnection {
         self.calls_in_flight.load(Ordering::SeqCst) == 0
     }
 
-    /// Pings until the server answers, with an error or not; returns whether it is up. A server that does not
-    /// answer is stopped once no call is in flight that it may be busy with; until then this waits, and no
-    /// new call is sent.
+    /// Pings until the server answers, with an error or not, and returns whether the connection is up. A
+    /// server that does not answer is stopped once no call is in flight that it may be busy with; until then
+    /// this waits, and no new call is sent.
     pub async fn ping(&self, check_after: Duration) -> bool {
         let _ping_lock = self.health.ping_lock.lock().await;
         while self.is_up() && self.needs_ping(check_after) {
@@ -390,11 +393,12 @@ impl McpConnection {
         self.peer.send_request(ClientRequest::PingRequest(PingRequest::default())).await.map(drop)
     }
 
+    /// rmcp's client side of the connection, for requests other than tool calls.
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
         &self.peer
     }
 
-    /// The outcome of a call whose connection was lost; kills the child.
+    /// The outcome of a call whose connection was lost, with the reason; kills the child.
     async fn connection_lost(&self) -> RawOutcome {
         let why = self.loss_reason().await;
         if let ServerEndpoint::Child(child) = &self.endpoint {
@@ -440,8 +444,8 @@ impl McpConnection {
 }
 
 impl ChildServer {
-    /// Why the connection was lost: the reason of an abort, or how the child exited, with the end of its
-    /// stderr.
+    /// Why the connection was lost, as a sentence: the reason of an abort, or how the child exited, with the
+    /// end of its stderr.
     async fn loss_reason(&self) -> String {
         let (how, stderr) = match exit_text(&self.group).await {
             Some(how) => (format!("the server {how}"), self.stderr_tail.wait_for_text().await),

@@ -14,11 +14,13 @@ pub struct ConnectionFault {
 }
 
 impl ConnectionFault {
+    /// A connection that is not aborted; `killer` is for its child.
     pub fn new(killer: GroupKiller) -> Self {
         Self { reason: Arc::default(), killer }
     }
 
-    /// Kills the server: one that breaks a limit would go on doing so.
+    /// Kills the server for this reason, written as the rest of a sentence: one that breaks a limit would go
+    /// on doing so. Does nothing if the connection was aborted before.
     pub fn abort(&self, reason: String) {
         tracing::debug!(reason, "aborting the connection to a server");
         if self.reason.set(reason).is_ok() {

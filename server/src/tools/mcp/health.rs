@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Health of one connection.
+/// The health of one connection, from the time it came up.
 pub struct Health {
     up_since: Instant,
     /// When the server last answered anything.
@@ -33,32 +33,34 @@ impl Health {
         }
     }
 
-    /// The server answered something.
+    /// Records that the server answered something; it is then no longer suspect.
     pub fn record_answer(&self) {
         self.suspect.store(false, Ordering::Relaxed);
         *self.last_heard.lock() = Instant::now();
     }
 
-    /// The server answered a tool call.
+    /// Records that the server answered a tool call.
     pub fn record_call_answer(&self) {
         self.record_answer();
         self.has_answered_call.store(true, Ordering::Relaxed);
     }
 
-    /// A call timed out: the server is pinged before the next call.
+    /// Records that a call timed out: the server is pinged before the next call.
     pub fn mark_suspect(&self) {
         self.suspect.store(true, Ordering::Relaxed);
     }
 
-    /// The server did not answer a ping: the connection is no longer used.
+    /// Records that the server did not answer a ping: the connection is no longer used.
     pub fn mark_unresponsive(&self) {
         self.unresponsive.store(true, Ordering::Relaxed);
     }
 
+    /// Whether a call has timed out, and the server has answered nothing since.
     pub fn is_suspect(&self) -> bool {
         self.suspect.load(Ordering::Relaxed)
     }
 
+    /// Whether the server did not answer a ping: the connection is no longer used.
     pub fn is_unresponsive(&self) -> bool {
         self.unresponsive.load(Ordering::Relaxed)
     }

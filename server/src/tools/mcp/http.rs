@@ -37,7 +37,7 @@ const EVENT_STREAM_TYPE: &str = "text/event-stream";
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 
-/// What rmcp gets for a POST.
+/// What rmcp gets for a POST: that it was accepted, a message, a stream of events, or an error.
 type PostResult = Result<StreamableHttpPostResponse, StreamableHttpError<PostError>>;
 /// The server-sent events of a response.
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
@@ -87,7 +87,8 @@ impl BoundedHttpTransport {
 impl Transport<RoleClient> for BoundedHttpTransport {
     type Error = StreamableHttpError<PostError>;
 
-    /// Sends a message. Ends the connection if too many replies to the server's requests are unread.
+    /// Sends a message. Err, and the connection ends, if too many replies to the server's requests are
+    /// unread.
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
@@ -106,6 +107,8 @@ impl Transport<RoleClient> for BoundedHttpTransport {
         }
     }
 
+    /// The next message that is not a request of the server; requests are replied to here. None: the
+    /// connection has ended.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             if self.aborted {
@@ -120,6 +123,7 @@ impl Transport<RoleClient> for BoundedHttpTransport {
         }
     }
 
+    /// Closes the connection within `EXIT_GRACE`; takes it for closed after that.
     async fn close(&mut self) -> Result<(), Self::Error> {
         tokio::time::timeout(EXIT_GRACE, self.transport.close()).await.unwrap_or(Ok(()))
     }
@@ -130,6 +134,7 @@ impl Transport<RoleClient> for BoundedHttpTransport {
 pub struct PostError(pub RawOutcome);
 
 impl std::fmt::Display for PostError {
+    /// The message that a call with this outcome would have.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match classify(self.0.clone(), false) {
             CallOutcome::Failed { message, .. } | CallOutcome::Unknown { message, .. } => {
@@ -147,12 +152,13 @@ fn post_failed<T>(raw: RawOutcome) -> Result<T, StreamableHttpError<PostError>> 
     Err(StreamableHttpError::Client(PostError(raw)))
 }
 
-/// The same, for a response that is not valid.
+/// rmcp's error for a response that is not valid.
 fn invalid_response<T>(why: impl Into<String>) -> Result<T, StreamableHttpError<PostError>> {
     post_failed(RawOutcome::InvalidResponse { why: why.into() })
 }
 
 impl McpHttpClient {
+    /// A client for the configured URL and headers, without a session.
     pub fn new(
         egress: &EgressClient,
         url: &ConfigTemplate,
@@ -164,12 +170,13 @@ impl McpHttpClient {
         Self { inner: Arc::new(HttpTarget { egress, url, headers, secrets, session_lost }) }
     }
 
-    /// Whether the server no longer knows the session; then the next use connects anew.
+    /// Whether the server has answered that it does not know the session; then the next use connects anew.
     pub fn session_lost(&self) -> bool {
         self.inner.session_lost.load(Ordering::SeqCst)
     }
 
-    /// Sends one request with the configured headers and `added`.
+    /// Sends one request with the configured headers and `added`, once and without following redirects. Ok
+    /// also for a response with an error status.
     async fn send(
         &self,
         method: Method,
@@ -185,7 +192,8 @@ impl McpHttpClient {
 }
 
 impl HttpTarget {
-    /// A request with the configured URL and headers filled in.
+    /// A request with the configured URL and headers filled in. Err: a reference cannot be resolved, or the
+    /// result is invalid; not sent.
     fn build_request(&self, method: Method) -> Result<Request, RawOutcome> {
         let fill = |template: &ConfigTemplate| {
             self.secrets.resolve(template, &Value::Null).map_err(|problem| template_not_filled(&problem))
@@ -240,6 +248,7 @@ fn call_meta_value(message: &ClientJsonRpcMessage, key: &str) -> Option<String> 
 impl StreamableHttpClient for McpHttpClient {
     type Error = PostError;
 
+    /// POSTs a message and reads the answer to a request. A 404 in a session means that the session is lost.
     async fn post_message(
         &self,
         _uri: Arc<str>,
@@ -265,6 +274,7 @@ impl StreamableHttpClient for McpHttpClient {
         }
     }
 
+    /// Asks the server to end the session; any response counts as success.
     async fn delete_session(
         &self,
         _uri: Arc<str>,
@@ -306,7 +316,8 @@ impl StreamableHttpClient for McpHttpClient {
     }
 }
 
-/// A request that was sent and expects an answer.
+/// A request that was sent and expects an answer. `is_call`: a tool call; `is_discover`: the first request of
+/// the newer handshake.
 struct SentRequest {
     id: RequestId,
     is_call: bool,
@@ -314,7 +325,7 @@ struct SentRequest {
 }
 
 impl SentRequest {
-    /// The request's id. None: it is not a tool call.
+    /// The id of a tool call. None: the request is something else.
     fn call_id(&self) -> Option<&RequestId> {
         self.is_call.then_some(&self.id)
     }
@@ -328,12 +339,14 @@ fn sent_request(message: &ClientJsonRpcMessage) -> Option<SentRequest> {
     Some(SentRequest { id: request.id.clone(), is_call: calls, is_discover: discovers })
 }
 
+/// Whether the response's content type begins with `media_type`, ignoring case.
 fn has_content_type(response: &Response, media_type: &str) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     value.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with(media_type))
 }
 
-/// Reads the answer to a request from a 2xx response.
+/// Reads the answer to a request from a 2xx response: a stream of events, or one JSON message within
+/// `MESSAGE_BYTES_MAX`.
 async fn read_answer(mut response: Response, request: &SentRequest) -> PostResult {
     let session = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
     if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
@@ -384,8 +397,8 @@ fn is_answer_to(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
     call_response::answered_id(message).is_some_and(|answered| answered.to_string() == id.to_string())
 }
 
-/// Reads a non-2xx response. A JSON-RPC error in a 4xx is the server's own answer and is believed; after a
-/// 5xx it is unknown how far the request came.
+/// Reads a non-2xx response. A JSON-RPC error in a 4xx, except 401, 403, 408 and 429, is the server's own
+/// answer and is believed; after a 5xx it is unknown how far the request came.
 async fn read_failure(response: Response, request: Option<SentRequest>) -> PostResult {
     let status = response.status();
     let failure = egress::read_failure(response).await;
@@ -410,7 +423,8 @@ fn error_answer(error: ErrorData, id: RequestId) -> PostResult {
     Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(id)), None))
 }
 
-/// The events of a response, each limited to `MESSAGE_BYTES_MAX`. `call`: the id of the call that it answers.
+/// The events of a response, each limited to `MESSAGE_BYTES_MAX`. `call`: the id of the call that the
+/// response answers, if it is one.
 fn event_stream(response: Response, call: Option<RequestId>) -> EventStream {
     let mut event_bytes = 0;
     let mut last = 0;

@@ -26,7 +26,7 @@ const POLL_DEFAULT: Duration = Duration::from_secs(1);
 /// The time limit of one request about a task.
 const ASK_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long and how often a task is polled.
+/// How long and how often an MCP task is polled.
 pub struct McpTaskWait {
     pub deadline: Instant,
     /// The call's timeout, for the message when the deadline passes.
@@ -54,7 +54,8 @@ pub fn input_required(asks: &InputRequiredResult) -> RawOutcome {
     RawOutcome::InputRequired { question, began: false }
 }
 
-/// The question as JSON, with a `message` for where an error message would be shown.
+/// The question as the journal keeps it: `message`, shown where an error message would be, and
+/// `inputRequests`.
 fn question_json(requests: &InputRequests) -> Value {
     let requests = serde_json::to_value(requests).unwrap_or_default();
     let text =
@@ -63,7 +64,8 @@ fn question_json(requests: &InputRequests) -> Value {
     json!({ "message": message, "inputRequests": requests })
 }
 
-/// Adds the reply to a question, and the server's `requestState`, to a repeated call.
+/// Adds the reply to a question, and the server's `requestState`, to a repeated call; unchanged if the call
+/// has no reply.
 pub fn with_reply(params: CallToolRequestParams, call: &Call) -> CallToolRequestParams {
     let Some(reply) = &call.context.reply else { return params };
     let params = params.with_input_responses(input_responses(&reply.answer));
@@ -73,7 +75,7 @@ pub fn with_reply(params: CallToolRequestParams, call: &Call) -> CallToolRequest
     }
 }
 
-/// The answers to a question, by the names in the question.
+/// The answers to a question, by the keys of its requests; empty if `answer` is not an object.
 fn input_responses(answer: &Value) -> InputResponses {
     let parts = answer.as_object().into_iter().flatten();
     parts.map(|(name, part)| (name.clone(), part.clone())).collect()
@@ -84,7 +86,8 @@ pub fn replied_task(call: &Call) -> Option<&str> {
     call.context.reply.as_ref().and_then(|reply| reply.question.get("task")).and_then(Value::as_str)
 }
 
-/// Sends the reply to a task's question; the task then continues.
+/// Sends the reply to a task's question. `McpTaskCreated`: accepted, and the task is to be polled again;
+/// `McpTaskLost`: not accepted.
 pub async fn send_reply(connection: &McpConnection, task: &str, call: &Call) -> RawOutcome {
     let answer = call.context.reply.as_ref().map(|reply| input_responses(&reply.answer)).unwrap_or_default();
     let request = UpdateTaskRequest::new(UpdateTaskParams::new(task, answer));
@@ -97,7 +100,8 @@ pub async fn send_reply(connection: &McpConnection, task: &str, call: &Call) -> 
 }
 
 /// Polls a task, at least once, until it has ended, its deadline has passed, or the server no longer knows
-/// it. Keeps polling while the server is down. Also returns whether the task was asked to stop.
+/// it. Keeps polling while the server is down. Also returns whether the task was asked to stop, which it was
+/// before the first poll if `stopped` is true.
 pub async fn poll_until_ended<F>(
     server: &DownstreamServer,
     task: &str,
@@ -134,7 +138,7 @@ where
     }
 }
 
-/// The result of polling a task once.
+/// The result of polling a task once. `Ended`: completed, failed, lost, or asking a question.
 enum McpTaskPoll {
     Ended(RawOutcome),
     /// Still running; with the poll interval that the server asks for.
@@ -184,6 +188,7 @@ fn poll_result(found: DetailedTask) -> McpTaskPoll {
     }
 }
 
+/// The outcome of a completed task, from its result; invalid if that is not a tool result.
 fn completed_task(result: JsonObject) -> RawOutcome {
     match serde_json::from_value::<CallToolResult>(Value::Object(result)) {
         Ok(result) => tool_result(result),
@@ -193,14 +198,14 @@ fn completed_task(result: JsonObject) -> RawOutcome {
     }
 }
 
-/// The outcome of a failed task, from its JSON-RPC error.
+/// The outcome of a failed task, from its JSON-RPC error; code 0 if it has none.
 fn failed_task(error: &JsonObject) -> RawOutcome {
     let code = error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
     let message = error.get("message").and_then(Value::as_str).unwrap_or("the task failed").to_owned();
     RawOutcome::RpcError { code: code.unwrap_or(0), message, data: error.get("data").cloned() }
 }
 
-/// Asks the server to cancel a task; how the task ended is still found by polling.
+/// Asks the server to cancel a task; a failure is only logged. How the task ended is still found by polling.
 async fn request_cancel(server: &DownstreamServer, task: &str) {
     let Ok(Ok(connection)) = tokio::time::timeout(ASK_LIMIT, server.live_connection()).await else { return };
     let request = CancelTaskRequest::new(CancelTaskParams::new(task));
@@ -218,7 +223,7 @@ struct McpTaskRequestError {
     is_unknown_task: bool,
 }
 
-/// Sends a request about a task and waits for its result.
+/// Sends a request about a task and waits for its result, at most `ASK_LIMIT`.
 async fn send_request(
     connection: &McpConnection,
     request: ClientRequest,

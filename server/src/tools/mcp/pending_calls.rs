@@ -14,7 +14,7 @@ use super::call_response;
 /// The first id of our calls; rmcp numbers its own requests from zero.
 const FIRST_CALL_ID: i64 = 1_000_000_000;
 
-/// A server's answer to a request: its result, or an error.
+/// A server's answer to a request: its result, or an error of the server or of the transport.
 pub type RpcResult = Result<ServerResult, ServiceError>;
 
 /// The calls of one connection that wait for an answer. Clones share them.
@@ -44,11 +44,13 @@ impl PendingCalls {
         Some((PendingCall { id: RequestId::Number(number), calls: self.clone() }, answer))
     }
 
+    /// Whether a call with this id waits for its answer.
     pub fn contains(&self, id: &RequestId) -> bool {
         self.0.lock().answer_senders.as_ref().is_some_and(|senders| senders.contains_key(&numeric_id(id)))
     }
 
-    /// Sends an answer to the call that waits for it; returns any other message.
+    /// Sends an answer to the call that waits for it. Some: the message answers no pending call, and is
+    /// returned.
     pub fn deliver(&self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
         let Some(sender) = call_response::answered_id(&message).and_then(|id| self.remove(id)) else {
             return Some(message);
@@ -75,6 +77,7 @@ impl PendingCalls {
         drop(senders);
     }
 
+    /// Whether the server's output is no longer read, so that no answer can come.
     pub fn is_closed(&self) -> bool {
         self.0.lock().answer_senders.is_none()
     }

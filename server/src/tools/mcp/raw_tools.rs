@@ -84,12 +84,12 @@ fn wrap_tools(message: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&message).ok()
 }
 
-/// Error text: the list has too many tools.
+/// Why a list with too many tools is refused, as the rest of a sentence.
 pub fn too_many_tools() -> String {
     format!("it lists more than {TOOLS_MAX} tools")
 }
 
-/// Error text: the list has too many bytes.
+/// Why a list with too many bytes is refused, as the rest of a sentence.
 pub fn listing_too_long() -> String {
     format!("its list has more than {LISTING_BYTES_MAX} bytes")
 }
@@ -103,7 +103,7 @@ struct ResponseId<'a> {
     method: Option<IgnoredAny>,
 }
 
-/// A JSON-RPC error in place of a response. None: the message is not a response.
+/// A JSON-RPC error with the id of the response, to take its place. None: the message is not a response.
 fn error_response(message: &[u8], why: &str) -> Option<Vec<u8>> {
     #[derive(Serialize)]
     struct ErrorResponse<'a> {
@@ -116,7 +116,8 @@ fn error_response(message: &[u8], why: &str) -> Option<Vec<u8>> {
     serde_json::to_vec(&ErrorResponse { jsonrpc: "2.0", id, error }).ok()
 }
 
-/// The tool's object as its server sent it, and its length in bytes.
+/// The tool's object as its server sent it, and its length in bytes; `LISTING_BYTES_MAX` if the tool was not
+/// wrapped.
 pub fn unwrap_tool(mut tool: Tool) -> (Value, usize) {
     let meta = tool.meta.as_mut();
     let bytes = meta.as_ref().and_then(|meta| meta.0.get(BYTES_META)).and_then(Value::as_u64);
@@ -126,7 +127,8 @@ pub fn unwrap_tool(mut tool: Tool) -> (Value, usize) {
     (raw, bytes.unwrap_or(LISTING_BYTES_MAX))
 }
 
-/// Whether the message contains the method name of a `list_changed` notification.
+/// Whether the message contains the method name of a `list_changed` notification; elsewhere in the message
+/// counts too.
 pub fn mentions_list_changed(message: &[u8]) -> bool {
     contains_bytes(message, LIST_CHANGED)
 }

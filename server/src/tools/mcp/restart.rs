@@ -48,7 +48,8 @@ impl RestartPolicy {
         connection.health().was_healthy(HEALTHY_AFTER)
     }
 
-    /// The minimum time between two starts after so many consecutive failures; zero after a single one.
+    /// The minimum time between two starts after so many consecutive failures; zero after none or a single
+    /// one.
     pub fn backoff_after(&self, failures: u32) -> Duration {
         let Some(doublings) = failures.checked_sub(2) else { return Duration::ZERO };
         let factor = 2u32.checked_pow(doublings).unwrap_or(u32::MAX);
@@ -81,6 +82,7 @@ pub struct ServerState {
 }
 
 impl ServerState {
+    /// The state by its name, with the data of the connection if it is `up`.
     pub(super) fn new(
         state: &'static str,
         up: Option<&McpConnection>,

@@ -18,7 +18,8 @@ impl RequestReplier {
         Self { server: server.to_owned(), elicitations: WarningThrottle::default() }
     }
 
-    /// The reply to a server's request. None: the message is not a request.
+    /// The reply to a server's request: pings are answered, elicitations cancelled, others refused. None: the
+    /// message is not a request.
     pub fn reply_to(&self, message: &ServerJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         let ServerJsonRpcMessage::Request(received) = message else { return None };
         let id = received.id.clone();
@@ -37,6 +38,7 @@ impl RequestReplier {
         })
     }
 
+    /// Logs that an elicitation was cancelled, unless that was logged a short time ago.
     fn warn_of_elicitation(&self) {
         let Some(suppressed) = self.elicitations.admit() else { return };
         let before = if suppressed == 0 { String::new() } else { format!(" ({suppressed} more before)") };
@@ -48,6 +50,7 @@ impl RequestReplier {
 }
 
 impl Drop for RequestReplier {
+    /// Logs the number of elicitations that were not logged one by one.
     fn drop(&mut self) {
         match self.elicitations.suppressed() {
             0 => {}

@@ -54,7 +54,8 @@ pub struct StdioTransport {
 }
 
 impl StdioTransport {
-    /// A transport to the server of this name.
+    /// A transport to the server of this name. `fault` aborts it; `changes` counts the server's
+    /// `list_changed`.
     pub fn new(
         server: &str,
         (stdin, stdout): (ChildStdin, ChildStdout),
@@ -77,7 +78,7 @@ impl StdioTransport {
         Self { messages, stdin, unread, fault, replier }
     }
 
-    /// A writer for calls on the same pipe.
+    /// A new writer for calls on the same pipe, whose answers this transport's reader delivers.
     pub fn call_writer(&self) -> CallWriter {
         let decoder = self.messages.decoder();
         CallWriter {
@@ -88,7 +89,8 @@ impl StdioTransport {
         }
     }
 
-    /// Writes a line at once, or queues it. Aborts the connection if too much is unread.
+    /// Writes a line at once, or queues what the pipe has no room for. Aborts the connection if too much is
+    /// unread.
     fn enqueue_line(&self, line: serde_json::Result<Vec<u8>>) -> LineWrite {
         let bytes = line.as_ref().map_or(0, Vec::len);
         match self.unread.reserve_queued(bytes) {
@@ -113,6 +115,8 @@ impl Transport<RoleClient> for StdioTransport {
         self.enqueue_line(serde_json::to_vec(&message))
     }
 
+    /// The next message that neither answers a call nor is a request of the server; requests are replied to
+    /// here. None: the output has ended or the connection is aborted.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let message = self.messages.next().await.and_then(|message| {
@@ -129,13 +133,14 @@ impl Transport<RoleClient> for StdioTransport {
         }
     }
 
+    /// Closes the child's stdin, for the calls too.
     async fn close(&mut self) -> io::Result<()> {
         drop(self.stdin.lock().await.take());
         Ok(())
     }
 }
 
-/// Writes calls to a child's stdin.
+/// Writes calls to a child's stdin, and knows which of them wait for an answer.
 pub struct CallWriter {
     stdin: SharedStdin,
     pub calls: PendingCalls,
@@ -173,6 +178,7 @@ pub struct ToolCallMeta<'a> {
 pub type ClientMeta = Vec<(String, Box<RawValue>)>;
 
 impl Serialize for ToolCallMeta<'_> {
+    /// One object of the client's metadata, the call's own `_meta` and the progress token.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in self.client_meta {
@@ -215,10 +221,11 @@ impl CallWriter {
     }
 }
 
-/// A line that is written already, or the future that writes the rest.
+/// A line that is written already, with the result; or the future that writes the rest.
 type LineWrite = Either<Ready<io::Result<()>>, BoxFuture<'static, io::Result<()>>>;
 
-/// Writes at once what the pipe has room for. `room` is held until the whole line is written.
+/// Writes at once what the pipe has room for. `room` is held until the whole line is written. `line`: a JSON
+/// text without its newline, or why it could not be serialized, which becomes the result.
 fn write_line(stdin: &SharedStdin, line: serde_json::Result<Vec<u8>>, room: ByteReservation) -> LineWrite {
     let mut writing = write_and_flush(stdin.clone(), line, room).boxed();
     match (&mut writing).now_or_never() {
@@ -227,7 +234,8 @@ fn write_line(stdin: &SharedStdin, line: serde_json::Result<Vec<u8>>, room: Byte
     }
 }
 
-/// Writes the whole line, with a newline, and flushes it.
+/// Writes the whole line, with a newline, and flushes it; then releases `room`. Err: closed, or not written
+/// in full.
 async fn write_and_flush(
     stdin: SharedStdin,
     line: serde_json::Result<Vec<u8>>,
@@ -264,6 +272,8 @@ impl Decoder for LineDecoder {
     type Item = ServerJsonRpcMessage;
     type Error = io::Error;
 
+    /// The next message for rmcp. None: no further whole line is in the buffer. Err: a limit is exceeded, and
+    /// the connection is aborted.
     fn decode(&mut self, bytes: &mut BytesMut) -> io::Result<Option<ServerJsonRpcMessage>> {
         while let Some(end) = bytes[self.scanned..].iter().position(|byte| *byte == b'\n') {
             let line = bytes.split_to(self.scanned + end + 1);
@@ -285,7 +295,8 @@ impl Decoder for LineDecoder {
 }
 
 impl LineDecoder {
-    /// Counts a line's bytes; too many before the handshake, or without a message, abort the connection.
+    /// Counts a line's bytes. Err: too many before the handshake, or without a message; the connection is
+    /// aborted.
     fn count_line(&mut self, bytes: usize) -> io::Result<()> {
         self.noise_bytes += bytes;
         if !self.handshake_done.load(Ordering::Relaxed) {
@@ -300,7 +311,8 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Limits an incomplete line, on its own and together with those of other servers.
+    /// Limits an incomplete line of so many bytes, on its own and together with those of other servers. Err:
+    /// the connection is aborted.
     fn check_line_length(&mut self, bytes: usize) -> io::Result<()> {
         let max =
             if self.handshake_done.load(Ordering::Relaxed) { MESSAGE_BYTES_MAX } else { HANDSHAKE_BYTES_MAX };
@@ -314,13 +326,15 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Aborts the connection; the error ends the reading.
+    /// Aborts the connection; returns the error that ends the reading. `reason`: the rest of a sentence about
+    /// the server.
     fn abort<T>(&self, reason: String) -> io::Result<T> {
         self.fault.abort(reason);
         Err(io::Error::other("the server is given up"))
     }
 
-    /// Decodes one line and delivers it if it answers a call. Some: a message for rmcp.
+    /// Decodes one line and delivers it if it answers a call. Some: a message for rmcp. None: delivered or
+    /// ignored.
     fn decode_line(&mut self, mut line: BytesMut) -> Option<ServerJsonRpcMessage> {
         if let Some(answer) = call_response::parse(&line, |id| self.calls.contains(id)) {
             self.noise_bytes = 0;
@@ -360,6 +374,7 @@ impl LineDecoder {
 }
 
 impl Drop for LineDecoder {
+    /// Ends the waits of the pending calls: no answer can come.
     fn drop(&mut self) {
         self.calls.close();
     }

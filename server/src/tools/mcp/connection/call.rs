@@ -30,8 +30,8 @@ pub const TRACE_META: &str = "traceparent";
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 impl McpConnection {
-    /// Calls a tool; also returns whether the call was asked to stop. An answer after the timeout is passed
-    /// to `late`.
+    /// Calls a tool, a name without the server; also returns whether the call was asked to stop. An answer
+    /// after the timeout is passed to `late`.
     pub async fn call<F>(
         &self,
         tool: &str,
@@ -107,7 +107,7 @@ impl McpConnection {
     }
 
     /// Waits for the answer, the timeout or the loss of the connection; asks the server to stop when `stop`
-    /// resolves.
+    /// resolves, and then waits at most `STOP_GRACE`. Also returns whether it was asked.
     async fn await_answer<F>(
         &self,
         sent: &mut SentCall,
@@ -160,7 +160,8 @@ impl McpConnection {
         }
     }
 
-    /// The raw outcome of an answered call; records the answer in the connection's health.
+    /// The raw outcome of an answer, or of an error of the transport; an answer of the server is recorded in
+    /// the connection's health.
     async fn to_raw_outcome(&self, answer: RpcResult) -> RawOutcome {
         if let Ok(_) | Err(ServiceError::McpError(_)) = &answer {
             self.health.record_call_answer();
@@ -192,7 +193,7 @@ impl McpConnection {
         self.send_cancelled(id, "asked to stop");
     }
 
-    /// Sends `notifications/cancelled`.
+    /// Sends `notifications/cancelled` for the request in the background.
     fn send_cancelled(&self, id: &RequestId, reason: &str) {
         let params = json!({ "requestId": id, "reason": reason });
         self.spawn_notification(CustomNotification::new("notifications/cancelled", Some(params)).into());
@@ -218,7 +219,7 @@ impl McpConnection {
     }
 }
 
-/// Counts a call as in flight until dropped.
+/// Counts a call as in flight at its connection until dropped.
 struct InFlightCallGuard<'a>(&'a AtomicUsize);
 
 impl<'a> InFlightCallGuard<'a> {
@@ -234,7 +235,8 @@ impl Drop for InFlightCallGuard<'_> {
     }
 }
 
-/// A call that was sent and waits for its answer.
+/// A call that was sent and waits for its answer. Dropped, it takes no answer and no progress reports any
+/// more.
 pub(super) struct SentCall {
     pub id: RequestId,
     pub answer: oneshot::Receiver<RpcResult>,
@@ -242,7 +244,8 @@ pub(super) struct SentCall {
     _pending: Option<PendingCall>,
 }
 
-/// The parameters of `tools/call`, with the reply to a question where there is one.
+/// The parameters of `tools/call`, with the reply to a question where there is one. Arguments that are not an
+/// object are left out.
 fn call_params(tool: &str, call: &Call) -> CallToolRequestParams {
     let params = CallToolRequestParams::new(tool.to_owned());
     let params = match &call.arguments {
@@ -260,13 +263,14 @@ fn call_meta(call: &Call) -> RequestMetaObject {
     meta
 }
 
-/// The raw outcome of a tool result; only text blocks are kept of its content.
+/// The raw outcome of a tool result; only text blocks are kept of its content, joined by line breaks.
 pub fn tool_result(result: CallToolResult) -> RawOutcome {
     let texts: Vec<&str> = result.content.iter().filter_map(block_text).collect();
     let is_error = result.is_error.unwrap_or(false);
     RawOutcome::ToolResult { text: texts.join("\n"), structured: result.structured_content, is_error }
 }
 
+/// The text of a text block. None: a block of another kind, such as an image.
 fn block_text(block: &ContentBlock) -> Option<&str> {
     match block {
         ContentBlock::Text(text) => Some(&text.text),

@@ -57,8 +57,8 @@ impl LateCalls {
     }
 }
 
-/// The outcome of a late answer. None: a question or a task, which come too late to be continued, or no
-/// answer.
+/// The outcome of a late answer. None: a question or a task, which come too late to be continued, or an error
+/// of the transport.
 fn final_outcome(answer: RpcResult) -> Option<RawOutcome> {
     match answer {
         Ok(ServerResult::CallToolResult(result)) => Some(tool_result(result)),

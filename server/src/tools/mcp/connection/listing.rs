@@ -29,19 +29,20 @@ pub(super) struct CachedListing {
 }
 
 impl McpConnection {
-    /// The cached listing. None: it is not fresh, or is being fetched.
+    /// The cached listing. None: there is none, it is not fresh, or it is being fetched.
     pub fn listing_without_waiting(&self) -> Option<Arc<ToolListing>> {
         self.listing_if_fresh(self.cached_listing.try_lock().ok()?.as_ref()?)
     }
 
-    /// The cached listing if it is young enough and no change was announced since.
+    /// The cached listing. None: it is older than `LIST_MAX_AGE`, or the server has announced a change since.
     fn listing_if_fresh(&self, listed: &CachedListing) -> Option<Arc<ToolListing>> {
         let changes = self.list_changes.load(Ordering::SeqCst);
         let is_fresh = listed.fetched_at.elapsed() < LIST_MAX_AGE && listed.list_changes == changes;
         is_fresh.then(|| listed.listing.clone())
     }
 
-    /// The server's tools, at most `LIST_MAX_AGE` old. Err: a sentence that names the server.
+    /// The server's tools, at most `LIST_MAX_AGE` old; fetched if necessary. Err: a sentence that names the
+    /// server.
     pub async fn tool_listing(&self, server: &str) -> Result<Arc<ToolListing>, String> {
         let mut cached = self.cached_listing.lock().await;
         if let Some(listing) = cached.as_ref().and_then(|cached| self.listing_if_fresh(cached)) {
@@ -62,7 +63,8 @@ impl McpConnection {
         Ok(listing)
     }
 
-    /// Fetches all pages of the server's tool list, within limits.
+    /// Fetches all pages of the server's tool list. Err, a sentence that names the server: it cannot be
+    /// fetched or exceeds a limit.
     async fn fetch_tools(&self, server: &str) -> Result<Vec<ToolInfo>, String> {
         let refused = |why: &str| format!("the server `{server}` does not list its tools: {why}");
         let (mut tools, mut bytes_listed) = (Vec::new(), 0_usize);
