@@ -38,6 +38,7 @@ mod stats;
 mod step;
 mod tasks;
 mod templates;
+mod timeline;
 mod times;
 mod tool_questions;
 mod tools;
@@ -99,6 +100,7 @@ pub use templates::{
     InputView, ShippedTemplate, TemplateDetail, TemplateUse, TemplateVersion, TemplateView, Templates,
     shipped_templates,
 };
+pub use timeline::{SpanKind, StepSpan, StepTimeline, Timeline};
 pub use times::{DayEdge, parse_time};
 pub use tools::{ToolCallResult, ToolCatalog};
 

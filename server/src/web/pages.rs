@@ -8,6 +8,7 @@
 mod answer;
 mod answer_words;
 mod assets;
+mod context;
 mod execution;
 mod execution_parts;
 mod execution_row;
@@ -19,20 +20,25 @@ mod json_tree;
 mod live;
 mod markup;
 mod notices;
+mod plans;
 mod question_card;
 mod questions;
 mod sentence;
 mod settings;
+mod statistics;
 mod step_panel;
+mod tasks;
+mod timeline;
 mod times;
+mod tools;
 
 use askama::Template;
 use axum::Router;
-use axum::response::{Html, Response};
+use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::{get, post};
 
 use super::WebState;
-use super::problem::Problem;
+use super::problem::{Problem, RenderedPage};
 use markup::icon;
 pub use notices::{error_page, login_page};
 
@@ -49,6 +55,14 @@ pub fn router() -> Router<WebState> {
         .route("/executions/{id}/control", post(answer::control))
         .route("/questions", get(questions::list))
         .route("/questions/live", get(live::questions))
+        .route("/plans", get(plans::list))
+        .route("/plans/{id}", get(plans::show))
+        .route("/plans/{id}/run", post(plans::run))
+        .route("/tasks", get(tasks::list))
+        .route("/tasks/{id}", get(tasks::show))
+        .route("/context", get(context::list))
+        .route("/tools", get(tools::list))
+        .route("/stats", get(statistics::show))
         .route("/journal", get(journal::list))
         .route("/settings", get(settings::show))
         .route("/settings/display", post(settings::set_display))
@@ -60,8 +74,9 @@ fn render(template: &impl Template) -> Result<Html<String>, Problem> {
     Ok(Html(template.render()?))
 }
 
-/// The response of a page with another status than 200.
+/// A page with the status of an error, which is shown as it is.
 fn with_status(status: axum::http::StatusCode, page: Html<String>) -> Response {
-    use axum::response::IntoResponse as _;
-    (status, page).into_response()
+    let mut response = (status, page).into_response();
+    response.extensions_mut().insert(RenderedPage);
+    response
 }

@@ -36,6 +36,10 @@ pub struct RequestFault {
     pub detail: String,
 }
 
+/// Marks a response with the status of an error as a finished page, which is sent as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct RenderedPage;
+
 /// A problem as programs read it.
 #[derive(Debug, Serialize)]
 struct ProblemDocument<'a> {
@@ -146,7 +150,8 @@ pub async fn render_problems(request: Request, next: Next) -> Response {
     let audience = Audience::of(request.uri().path());
     let path = request.uri().path().to_owned();
     let response = next.run(request).await;
-    if !(response.status().is_client_error() || response.status().is_server_error()) {
+    let is_error = response.status().is_client_error() || response.status().is_server_error();
+    if !is_error || response.extensions().get::<RenderedPage>().is_some() {
         return response;
     }
     match audience {

@@ -95,7 +95,7 @@ const showFolds = () => {
 };
 
 // Keys. Letters are off while typing, or when the reader switched them off (WCAG 2.1.4).
-const PLACES = { e: '/', q: '/questions', j: '/journal', s: '/settings' };
+const PLACES = { e: '/', q: '/questions', p: '/plans', t: '/tools', s: '/stats', j: '/journal' };
 let goes = false;
 const isTyping = (element) => element.closest?.('input:not([type=checkbox], [type=radio]), textarea, select');
 const rows = () => findAll('.q-card, tr[data-href]');

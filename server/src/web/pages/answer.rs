@@ -114,7 +114,7 @@ pub async fn confirm(
     let frame = Frame::load(&state, &signed_in, &headers, Area::Executions, "Confirm").await?;
     let rights = ReaderRights::of(&signed_in);
     if !query.action.is_empty() {
-        return Ok(render(&control_page(&state, inspected, &query, frame).await?)?.into_response());
+        return Ok(render(&control_page(&state, inspected, &query, rights, frame).await?)?.into_response());
     }
     match find_question(&inspected, &query.question, &query.answer) {
         Some((question, option)) => {
@@ -214,6 +214,7 @@ async fn control_page(
     state: &WebState,
     inspected: InspectedExecution,
     query: &ConfirmQuery,
+    rights: ReaderRights,
     frame: Frame,
 ) -> Result<ConfirmPage, Problem> {
     let id = inspected.view.id.to_string();
@@ -238,7 +239,7 @@ async fn control_page(
         title,
         effect,
         card: None,
-        calls: if is_undo { undo_lines(&brief.undo, true, usize::MAX) } else { Vec::new() },
+        calls: if is_undo { undo_lines(&brief.undo, rights.values, usize::MAX) } else { Vec::new() },
         remains: if is_undo { remains(&brief) } else { Vec::new() },
         form_path: format!("/executions/{id}/control"),
         fields: vec![("action", query.action.clone())],

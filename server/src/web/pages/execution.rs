@@ -12,6 +12,7 @@ use super::journal_table::JournalTable;
 use super::markup::{Markup, url_part};
 use super::render;
 use super::step_panel::StepPanel;
+use super::timeline::TimelinePart;
 use crate::service::{InspectedExecution, JournalFilter};
 use crate::web::WebState;
 use crate::web::authentication::SignedIn;
@@ -24,7 +25,7 @@ const ENTRIES_PER_PAGE: usize = 100;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PageQuery {
-    /// `graph`, `steps` or `journal`.
+    /// `graph`, `timeline`, `steps` or `journal`.
     pub view: String,
     /// The step whose panel is open.
     pub step: String,
@@ -48,16 +49,18 @@ pub struct PageQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
     Graph,
+    Timeline,
     Steps,
     Journal,
 }
 
 impl Tab {
-    const ALL: [Self; 3] = [Self::Graph, Self::Steps, Self::Journal];
+    const ALL: [Self; 4] = [Self::Graph, Self::Timeline, Self::Steps, Self::Journal];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Graph => "graph",
+            Self::Timeline => "timeline",
             Self::Steps => "steps",
             Self::Journal => "journal",
         }
@@ -66,6 +69,7 @@ impl Tab {
     fn word(self) -> &'static str {
         match self {
             Self::Graph => "Graph",
+            Self::Timeline => "Timeline",
             Self::Steps => "Steps",
             Self::Journal => "Journal",
         }
@@ -206,6 +210,10 @@ pub async fn parts(
     let selected = query.selected();
     let view = match query.tab() {
         Tab::Graph => render(&GraphPart::of(inspected, selected))?,
+        Tab::Timeline => {
+            let timeline = state.service.executions().timeline(inspected.view.id.as_str()).await?;
+            render(&TimelinePart::of(&timeline, jiff::Timestamp::now().as_millisecond()))?
+        }
         Tab::Steps => {
             let steps = StepsQuery { hides_finished: query.finished == "hide", from: query.from, selected };
             render(&StepsPart::of(inspected, steps, rights))?

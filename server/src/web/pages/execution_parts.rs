@@ -93,7 +93,7 @@ impl HeadPart {
             mark: StatusMark::of_execution(view.status).pill(),
             is_orphaned: inspected.is_orphaned,
             controls: if rights.operate { controls(inspected) } else { Vec::new() },
-            task_path: format!("/?task={}", url_part(view.task.as_deref().unwrap_or_default())),
+            task_path: format!("/tasks/{}", url_part(view.task.as_deref().unwrap_or_default())),
             task: view.task.clone(),
             who: name.to_owned(),
             is_agent: kind != "person",

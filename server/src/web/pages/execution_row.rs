@@ -36,7 +36,11 @@ pub struct ExecutionListRow {
 }
 
 impl ExecutionListRow {
-    pub fn of(listed: ListedExecution) -> Self {
+    /// The row of an execution; `shows_values`: the reader may see the texts of errors.
+    pub fn of(mut listed: ListedExecution, shows_values: bool) -> Self {
+        if let Some(error) = listed.first_error.as_mut().filter(|_| !shows_values) {
+            error.message = None;
+        }
         let (why_class, why) = reason(&listed);
         let summary = listed.summary;
         let (kind, name) = split_actor(listed.started_by.as_deref().unwrap_or("unknown"));

@@ -9,6 +9,7 @@ use axum::response::Html;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
+use super::execution_parts::ReaderRights;
 use super::execution_row::ExecutionListRow;
 use super::frame::{Area, Frame};
 use super::markup::{StatusMark, grouped, url_part};
@@ -162,7 +163,7 @@ pub async fn list(
     headers: HeaderMap,
     Query(query): Query<ListQuery>,
 ) -> Result<Html<String>, Problem> {
-    let (counts, rows) = load_parts(&state, &query).await?;
+    let (counts, rows) = load_parts(&state, &query, ReaderRights::of(&signed_in)).await?;
     let mut plans: Vec<String> =
         state.service.plans().list().await?.into_iter().map(|plan| plan.name).collect();
     plans.sort();
@@ -182,12 +183,20 @@ pub async fn list(
 }
 
 /// The parts of the list that change while it is read, each with the id of its element.
-pub async fn live_parts(state: &WebState, query: &ListQuery) -> Result<Vec<(&'static str, String)>, Problem> {
-    let (counts, rows) = load_parts(state, query).await?;
+pub async fn live_parts(
+    state: &WebState,
+    query: &ListQuery,
+    rights: ReaderRights,
+) -> Result<Vec<(&'static str, String)>, Problem> {
+    let (counts, rows) = load_parts(state, query, rights).await?;
     Ok(vec![("counts", render(&counts)?.0), ("rows", render(&rows)?.0)])
 }
 
-async fn load_parts(state: &WebState, query: &ListQuery) -> Result<(CountsPart, RowsPart), Problem> {
+async fn load_parts(
+    state: &WebState,
+    query: &ListQuery,
+    rights: ReaderRights,
+) -> Result<(CountsPart, RowsPart), Problem> {
     let executions = state.service.executions();
     let page = executions.page(&query.filter()?, ROWS_PER_PAGE).await?;
     let by_status = executions.count_by_status().await?;
@@ -219,7 +228,7 @@ async fn load_parts(state: &WebState, query: &ListQuery) -> Result<(CountsPart, 
     ];
     let counts = std::iter::once(all).chain(shown.iter().map(count_of)).collect();
     let rows = RowsPart {
-        rows: page.rows.into_iter().map(ExecutionListRow::of).collect(),
+        rows: page.rows.into_iter().map(|listed| ExecutionListRow::of(listed, rights.values)).collect(),
         is_empty_book: total == 0,
         next_path: page.next.map(|next| query.path_with("cursor", &next.to_string())),
         first_path: Some(query.path_with("cursor", "")).filter(|_| !query.cursor.is_empty()),

@@ -16,13 +16,28 @@ pub const DISPLAY_COOKIE: &str = "actbook-display";
 pub enum Area {
     Executions,
     Questions,
+    Plans,
+    Tasks,
+    Context,
+    Tools,
+    Statistics,
     Journal,
     Settings,
 }
 
 impl Area {
     /// All areas, in the order of the navigation.
-    const ALL: [Self; 4] = [Self::Executions, Self::Questions, Self::Journal, Self::Settings];
+    const ALL: [Self; 9] = [
+        Self::Executions,
+        Self::Questions,
+        Self::Plans,
+        Self::Tasks,
+        Self::Context,
+        Self::Tools,
+        Self::Statistics,
+        Self::Journal,
+        Self::Settings,
+    ];
 }
 
 /// Which colours a page has.
@@ -174,6 +189,11 @@ impl Frame {
             let (path, name, word) = match area {
                 Area::Executions => ("/", "list", "Executions"),
                 Area::Questions => ("/questions", "inbox", "Questions"),
+                Area::Plans => ("/plans", "plan", "Plans"),
+                Area::Tasks => ("/tasks", "task", "Tasks"),
+                Area::Context => ("/context", "note", "Context"),
+                Area::Tools => ("/tools", "tool", "Tools"),
+                Area::Statistics => ("/stats", "chart", "Statistics"),
                 Area::Journal => ("/journal", "book", "Journal"),
                 Area::Settings => ("/settings", "cog", "Settings"),
             };
@@ -183,7 +203,7 @@ impl Frame {
                 word,
                 count: if area == Area::Questions { self.questions } else { 0 },
                 is_current: self.area == Some(area),
-                begins_group: area == Area::Journal,
+                begins_group: area == Area::Tools,
             }
         };
         Area::ALL.map(item).into()

@@ -149,7 +149,7 @@ impl LiveStream {
         match &self.page {
             LivePage::Executions(query) => {
                 let (position, _) = self.state.service.journal().head().await?;
-                Ok((position, live_parts(&self.state, query).await?))
+                Ok((position, live_parts(&self.state, query, self.rights).await?))
             }
             LivePage::Questions => {
                 let (position, _) = self.state.service.journal().head().await?;

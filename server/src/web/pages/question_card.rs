@@ -61,7 +61,7 @@ impl QuestionCard {
         let view = &inspected.view;
         let step =
             question.waiting.step.as_ref().and_then(|id| view.steps.iter().find(|step| step.id == *id));
-        let (kind, class, title) = kind_and_title(question, step);
+        let (kind, class, title) = kind_and_title(question, step, shows_values);
         Self {
             execution: view.id.to_string(),
             anchor: anchor(view.id.as_str(), question),
@@ -119,9 +119,10 @@ fn is_about_a_sent_call(subject: QuestionSubject) -> bool {
 fn kind_and_title(
     question: &PersonQuestion,
     step: Option<&StepView>,
+    shows_values: bool,
 ) -> (&'static str, &'static str, Markup) {
     let id = step.map(|step| Markup::code(step.id.as_str())).unwrap_or_default();
-    let work = step.map(work_markup).unwrap_or_default();
+    let work = step.map(|step| work_markup(step, shows_values)).unwrap_or_default();
     let sentence = |parts: &[&Markup]| {
         let mut whole = Markup::default();
         parts.iter().for_each(|part| whole.push((*part).clone()));
@@ -169,15 +170,15 @@ fn kind_and_title(
 }
 
 /// `call bank/create_transfer`, or the action in words.
-fn work_markup(step: &StepView) -> Markup {
+fn work_markup(step: &StepView, shows_values: bool) -> Markup {
     match (&step.tool, &step.action) {
         (Some(tool), _) => {
             let mut text = Markup::text("call ");
             text.push_code(tool);
             text
         }
-        (None, Some(action)) => Markup::text(action),
-        (None, None) => Markup::default(),
+        (None, Some(action)) if shows_values => Markup::text(action),
+        (None, _) => Markup::text("work for an agent or a person"),
     }
 }
 
