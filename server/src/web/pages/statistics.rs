@@ -25,7 +25,7 @@ const DEFAULT_SINCE: &str = "30d";
 /// The query of the statistics.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct StatsQuery {
+pub struct StatisticsQuery {
     since: String,
 }
 
@@ -60,7 +60,7 @@ pub async fn show(
     State(state): State<WebState>,
     signed_in: SignedIn,
     headers: HeaderMap,
-    Query(query): Query<StatsQuery>,
+    Query(query): Query<StatisticsQuery>,
 ) -> Result<Html<String>, Problem> {
     let since = if query.since.is_empty() { DEFAULT_SINCE.to_owned() } else { query.since };
     let since_ms = parse_time(&since, DayEdge::Start, &TimeZone::UTC)
