@@ -7,6 +7,7 @@
 mod approval_prompt;
 mod args;
 mod brief;
+mod catch_up;
 mod check;
 mod config;
 mod context;

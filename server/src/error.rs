@@ -100,6 +100,8 @@ pub enum Error {
     InvalidKey { bytes_max: usize },
     #[error("there is no word in `{text}`")]
     NoWords { text: String },
+    #[error("the cursor is not of a page with these filters")]
+    ForeignCursor,
     #[error("a note belongs to a task, to a plan or to an execution, not to several")]
     SeveralOwners,
     #[error("a step belongs to an execution, and none is named")]
@@ -172,6 +174,7 @@ impl Error {
             Self::InvalidName { .. } => "invalid_name",
             Self::InvalidKey { .. } => "invalid_key",
             Self::NoWords { .. } => "no_words",
+            Self::ForeignCursor => "foreign_cursor",
             Self::SeveralOwners => "several_owners",
             Self::StepWithoutExecution => "no_execution",
             Self::OutputNotAllowed { .. } => "does_not_fit",

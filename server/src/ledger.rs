@@ -5,10 +5,11 @@
 //! then replies. If another process has moved the head, all pending requests are decided again on a new
 //! fold. The ledger knows how commands become appended events, never why a command was given.
 
-mod call_stats;
 mod fold;
+mod journal_index;
 mod pending;
 mod projection_check;
+mod projector;
 mod rebuild;
 mod request;
 mod writer;
@@ -27,11 +28,12 @@ use crate::boot_instant::BootInstant;
 use crate::clock::Clock;
 use crate::notify::Notifier;
 use crate::store::{self, Appender, Db};
-pub use call_stats::{catch_up_call_stats, catch_up_journal_index};
 pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, fold_library, load_execution};
+pub use journal_index::catch_up_journal_index;
 pub use pending::DRIVER_ACTOR;
 use pending::{PendingRequest, PendingState, TypedRequest};
 pub use projection_check::{RowDifference, find_row_difference};
+pub use projector::Projector;
 pub use rebuild::rebuild;
 pub use request::{
     AcceptToolRequest, AddTaskReply, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest,

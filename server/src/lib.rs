@@ -123,7 +123,7 @@ pub use service::{
     ActionFacts, ActionRecord, AddedTask, Brief, Decision, ExecutionFilter, ExportReport, JournalFilter,
     NotUndoable, NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView,
     NoteView, ReportedStatus, SavedPlan, TaskHistory, TaskHistoryEvent, TaskSpec, TaskStatus, TaskView,
-    UndoItem, VerifyFailure, VerifyReport,
+    Terms, UndoItem, VerifyFailure, VerifyReport,
 };
 pub use tools::{Call, Executor, Fault, Origin, Purpose, ServerTools, ToolInfo};
 

@@ -10,10 +10,13 @@ mod agenda;
 mod claims;
 mod commands;
 mod context;
+mod count_range;
 mod driving;
 mod entries;
+mod execution_list;
 mod executions;
 mod export;
+mod failures;
 mod figures;
 mod guarantee;
 mod inspect;
@@ -29,6 +32,7 @@ mod progress;
 mod project;
 mod question;
 mod question_content;
+mod question_list;
 pub mod quote;
 mod records;
 mod redact;
@@ -52,7 +56,7 @@ use actbook_engine::id::TenantId;
 
 use crate::config::{Authority, Config, DatabaseOptions, TaskPlanRule};
 use crate::error::Error;
-use crate::ledger::{Ledger, PlanCache};
+use crate::ledger::{Ledger, PlanCache, Projector};
 use crate::notify::Notifier;
 use crate::runner::LazyRunner;
 use crate::store::{DEFAULT_TENANT, Db};
@@ -61,6 +65,8 @@ use crate::tools::{Executor, Tools};
 pub use crate::ledger::DriveState;
 pub use crate::notify::RemoteListener;
 pub use crate::runner::{BackgroundDriver, ContinueResult, DriveStopper, DriveTask, Driver, RegisteredNode};
+pub use crate::store::execution_filter::{ExecutionFilter, Terms};
+pub use crate::store::figures::StatsFilter;
 pub use access::{
     Access, LOGIN_CODE_LIFETIME, LoginSessionView, NewToken, OpenedSession, SESSION_IDLE_MAX, TOKEN_LIFETIME,
     TokenSpec, TokenView,
@@ -74,14 +80,15 @@ pub use context::{
     NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView, Notes,
 };
 pub use entries::JournalFilter;
+pub use execution_list::{FilterAttribute, FilterValue, SummaryPage};
 pub use executions::{
-    ExecutionFilter, ExecutionWatcher, Executions, FoundExecution, StartedExecution, StepSnapshot,
-    WaitingExecutions,
+    ExecutionWatcher, Executions, FoundExecution, StartedExecution, StepSnapshot, WaitingExecutions,
 };
 pub use export::{ExportReport, verify_file};
+pub use failures::FailureGroup;
 pub use figures::{
     CalibrationBucket, DurationPercentiles, ExecutionFigures, FailureFigures, LongestStep, PeriodFigures,
-    PeriodLength, PlanFigures, RetryFigures, Stats, StatsFilter, ToolFigures, WaitFigures,
+    PeriodLength, PlanFigures, RetryFigures, Stats, ToolFigures, WaitFigures,
 };
 pub use inspect::{InspectedExecution, OpenQuestion};
 pub use journal::{CleanupReport, Journal, VerifyFailure, VerifyReport};
@@ -91,6 +98,7 @@ pub use plan_versions::PlanFilter;
 pub use plans::{CheckedPlan, Plans, SavedPlan};
 pub use progress::Durations;
 pub use question::{Asker, PersonQuestion, QuestionFacts, QuestionMedium};
+pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
 pub use rerun::ExecutedPlan;
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
@@ -116,6 +124,7 @@ pub struct Service {
     notifier: Notifier,
     tools: Arc<Tools>,
     plan_cache: PlanCache,
+    projector: Projector,
     /// The config's rules that create a plan for each matching new task.
     task_plans: Arc<[TaskPlanRule]>,
     runner: LazyRunner,
@@ -183,6 +192,7 @@ impl Service {
         let task_plans = Arc::default();
         let project = Config::default().project_name().into();
         Ok(Self {
+            projector: Projector::new(db.clone(), tenant, plan_cache.clone()),
             db,
             tenant,
             ledger,
@@ -227,6 +237,18 @@ impl Service {
 
     pub fn executions(&self) -> Executions<'_> {
         Executions(self)
+    }
+
+    /// Keeps lists and statistics up to date with the journal, until the future is dropped: for a process that
+    /// serves. Other processes catch up when they read.
+    pub async fn follow_journal(&self) {
+        self.projector.follow(&self.notifier).await;
+    }
+
+    /// Brings lists and statistics up to date before a read that may have much to catch up with; calls
+    /// `on_progress` with the number of entries that remain.
+    pub async fn catch_up(&self, on_progress: impl Fn(u64)) -> Result<(), Error> {
+        Ok(self.projector.catch_up_whole(on_progress).await?)
     }
 
     /// The database's kind and location, without its password.

@@ -459,6 +459,16 @@ impl ExecutionState {
         PayloadDigest { digest: Digest::salted(&self.salt, bytes), size: bytes.len() as u64 }
     }
 
+    /// The number of steps that have succeeded or were skipped.
+    pub fn steps_done(&self) -> usize {
+        self.index.count(StepStatus::Succeeded) + self.index.count(StepStatus::Skipped)
+    }
+
+    /// The first step in the plan's order that failed or is unknown. `None`: there is none.
+    pub fn first_failed_step(&self) -> Option<&StepState> {
+        self.index.failed.first().map(|no| self.step(*no))
+    }
+
     /// The execution's salt for payload digests; erased with the payloads.
     pub fn salt(&self) -> &[u8] {
         &self.salt

@@ -11,6 +11,7 @@ mod notes;
 mod parts;
 mod suite;
 mod tools;
+mod web_store;
 
 use measurements::Measurements;
 
@@ -37,6 +38,10 @@ fn main() -> anyhow::Result<()> {
     }
     if flag("--history") {
         suite::history(&mut measurements, &scale)?;
+        return measurements.print(flag("--json"));
+    }
+    if flag("--web") {
+        suite::web_store(&mut measurements, &scale)?;
         return measurements.print(flag("--json"));
     }
     if flag("--rates") {

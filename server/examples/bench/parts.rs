@@ -61,7 +61,13 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         _ => {}
     }
     let answer = match part.as_str() {
-        "executions" => runtime()?.block_on(run_executions(url, number(2)?, number(3)?, number(4)?))?,
+        "executions" => {
+            runtime()?.block_on(run_executions(url, number(2)?, number(3)?, number(4)?, false))?
+        }
+        "followed" => runtime()?.block_on(run_executions(url, number(2)?, number(3)?, number(4)?, true))?,
+        "web-generate" => runtime()?.block_on(crate::web_store::generate(url, number(2)?))?,
+        "web-project" => runtime()?.block_on(crate::web_store::project(url))?,
+        "web-read" => runtime()?.block_on(crate::web_store::time_reads(url))?,
         "start" => {
             let start = Instant::now();
             runtime()?.block_on(async {
@@ -81,13 +87,23 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs executions of no-op steps, `at_once` at a time.
-async fn run_executions(url: &str, executions: usize, steps: usize, at_once: usize) -> anyhow::Result<Value> {
+/// Runs executions of no-op steps, `at_once` at a time; if `followed`, while a projector follows the journal.
+async fn run_executions(
+    url: &str,
+    executions: usize,
+    steps: usize,
+    at_once: usize,
+    followed: bool,
+) -> anyhow::Result<Value> {
     let calls = Arc::new(AtomicU64::new(0));
     let service = open_service(url, calls.clone()).await?;
     let caller = Caller::new("bench");
     let saved = service.plans().save(&caller, &plan(steps, json!({})), true).await?;
     service.runner().await?;
+    if followed {
+        let service = service.clone();
+        tokio::spawn(async move { service.follow_journal().await });
+    }
     let (_keep, halt) = watch::channel(false);
     let slots = Arc::new(Semaphore::new(at_once.max(1)));
     let start = Instant::now();
@@ -155,7 +171,7 @@ async fn resume_after_kill(url: &str, executions: usize) -> anyhow::Result<Value
     let ms = start.elapsed().as_secs_f64() * 1000.0;
     // The next round counts its own executions only, so these must end first.
     let running =
-        actbook::service::ExecutionFilter { status: Some(ExecutionStatus::Running), ..Default::default() };
+        actbook::service::ExecutionFilter { status: ExecutionStatus::Running.into(), ..Default::default() };
     while !service.executions().list(&running, 1).await?.is_empty() {
         tokio::task::yield_now().await;
     }

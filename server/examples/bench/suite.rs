@@ -17,6 +17,7 @@ pub struct Scale {
     journal_entries: usize,
     in_flight: usize,
     door_calls: usize,
+    web_executions: usize,
 }
 
 impl Scale {
@@ -27,6 +28,7 @@ impl Scale {
         journal_entries: 1_000_000,
         in_flight: 1_000,
         door_calls: 1_000,
+        web_executions: 1_000_000,
     };
     pub const QUICK: Self = Self {
         rounds: 1,
@@ -35,6 +37,7 @@ impl Scale {
         journal_entries: 20_000,
         in_flight: 100,
         door_calls: 300,
+        web_executions: 50_000,
     };
 }
 
@@ -107,6 +110,89 @@ pub fn history(measurements: &mut Measurements, scale: &Scale) -> anyhow::Result
             measurements.record(&format!("{name}.first_{query}_ms"), number_of(&first, query));
         }
         crate::history::measure(measurements, name, &url, position, scale.door_calls, scratch.path())?;
+    }
+    Ok(())
+}
+
+/// Executions in the small journal of `web_store`.
+const WEB_EXECUTIONS_FEW: usize = 10_000;
+
+/// Only the reads of the dashboard, in the store, and what the projector costs appends.
+pub fn web_store(measurements: &mut Measurements, scale: &Scale) -> anyhow::Result<()> {
+    let scratch = scratch_folder()?;
+    let file = |name: &str| scratch.path().join(name).to_string_lossy().into_owned();
+    measure_web_reads(measurements, scale, "sqlite", [&file("few.db"), &file("many.db")])?;
+    measure_followed(measurements, scale, "sqlite", |round| Ok(file(&format!("followed{round}.db"))))?;
+    if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
+        let [few, many] = [fresh_database(&url)?, fresh_database(&url)?];
+        measure_web_reads(measurements, scale, "postgres", [&few, &many])?;
+        measure_followed(measurements, scale, "postgres", |_| fresh_database(&url))?;
+    }
+    Ok(())
+}
+
+/// Measures lists, pairs of filters and statistics over many executions, against few for each single filter.
+fn measure_web_reads(
+    measurements: &mut Measurements,
+    scale: &Scale,
+    name: &str,
+    [few, many]: [&str; 2],
+) -> anyhow::Result<()> {
+    let mut reads = Vec::new();
+    for (url, executions) in [(few, WEB_EXECUTIONS_FEW), (many, scale.web_executions)] {
+        run_part("web-generate", url, &[executions])?;
+        let projected = run_part("web-project", url, &[])?;
+        measurements.record(&format!("{name}.project_{executions}_us"), number_of(&projected, "us"));
+        reads.push(run_part("web-read", url, &[])?);
+    }
+    let stats = number_of(&reads[1], "stats_first").max(number_of(&reads[1], "stats_month"));
+    measurements.record(&format!("{name}.stats_ms"), stats);
+    measurements.require_at_most(&format!("{name}: statistics of 30 days, first question, ms"), stats, 500.0);
+    let numbers = |value: &Value| -> Vec<(String, f64)> {
+        let object = value.as_object().into_iter().flatten();
+        object.map(|(key, ms)| (key.clone(), ms.as_f64().unwrap_or(f64::NAN))).collect()
+    };
+    for (filter, ms) in numbers(&reads[1]["single"]) {
+        let few_ms = number_of(&reads[0]["single"], &filter);
+        measurements.record(&format!("{name}.list_{filter}_ms"), ms);
+        measurements.require_at_most(
+            &format!("{name}: list by {filter}, p50 over that of 10,000"),
+            ms / few_ms,
+            2.0,
+        );
+    }
+    let slowest = numbers(&reads[1]["pairs"]).into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    let (pair, ms) = slowest.unwrap_or_default();
+    measurements.record(&format!("{name}.slowest_pair_ms"), ms);
+    measurements.require_at_most(&format!("{name}: the slowest pair of filters, {pair}, p50 ms"), ms, 10.0);
+    Ok(())
+}
+
+/// Measures steps per second while a projector follows, over those without, in alternation.
+fn measure_followed(
+    measurements: &mut Measurements,
+    scale: &Scale,
+    name: &str,
+    mut fresh: impl FnMut(String) -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    for (what, numbers) in [
+        ("sequential", [1, scale.sequential * 4, 1]),
+        ("concurrent", [scale.executions * 2, STEPS_EACH, CONCURRENCY]),
+    ] {
+        let (mut alone, mut followed) = (Vec::new(), Vec::new());
+        for round in 0..scale.rounds.max(3) {
+            for (part, rates) in [("executions", &mut alone), ("followed", &mut followed)] {
+                let url = fresh(format!("-{what}-{part}-{round}"))?;
+                rates.push(number_of(&run_part(part, &url, &numbers)?, "steps_per_s"));
+            }
+        }
+        let ratio = median(followed) / median(alone);
+        measurements.record(&format!("{name}.followed_{what}_ratio"), ratio);
+        measurements.require_at_least(
+            &format!("{name}: {what} steps/s with a projector over without"),
+            ratio,
+            0.97,
+        );
     }
     Ok(())
 }

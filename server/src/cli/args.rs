@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::times;
 pub use decide::{DecideArgs, UnsettledKind};
-pub use history::{JournalArgs, ListArgs, StatsArgs};
+pub use history::{JournalArgs, ListArgs, ListExclusion, StatsArgs};
 pub use memory::{
     ContextSubcommand, NoteOwnerArgs, TaskDetailArgs, TaskSubcommand, TemplateSubcommand, UseTemplateArgs,
 };

@@ -3,7 +3,8 @@
 use crate::service::view::ExecutionSummary;
 use crate::service::{ExecutionFilter, WaitingExecutions};
 
-use super::args::ListArgs;
+use super::args::{ListArgs, ListExclusion};
+use super::catch_up::catch_up;
 use super::output::Output;
 use super::session::Session;
 use super::status_style::{self, ATTENTION, QUIET, painted, short_id};
@@ -14,6 +15,9 @@ use super::{CommandResult, Exit, times};
 pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
     let limit = args.limit;
     let filter = execution_filter(session, args).await?;
+    if filter.needs_projection() {
+        catch_up(session).await?;
+    }
     let rows = session.service.executions().list(&filter, limit).await?;
     let output = &session.output;
     if output.json {
@@ -40,18 +44,32 @@ async fn execution_filter(session: &Session, args: ListArgs) -> Result<Execution
         Some(id) => Some(session.service.executions().find(id).await?.stream),
         None => None,
     };
-    Ok(ExecutionFilter {
-        status: args.status,
-        plan: args.plan,
-        task: args.task,
+    let mut filter = ExecutionFilter {
+        status: args.status.into(),
+        plan: args.plan.into(),
+        task: args.task.into(),
+        tool: args.tool.into(),
+        server: args.server.into(),
         project: args.project,
-        actor: args.actor,
-        category: args.category,
+        actor: args.actor.into(),
+        category: args.category.into(),
         since: args.since,
         until: args.until,
         words: args.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
         before: before.map(|stream| stream.0),
-    })
+    };
+    for exclusion in args.not {
+        match exclusion {
+            ListExclusion::Status(status) => filter.status.none_of.push(status),
+            ListExclusion::Plan(plan) => filter.plan.none_of.push(plan),
+            ListExclusion::Task(task) => filter.task.none_of.push(task),
+            ListExclusion::Tool(tool) => filter.tool.none_of.push(tool),
+            ListExclusion::Server(server) => filter.server.none_of.push(server),
+            ListExclusion::Actor(actor) => filter.actor.none_of.push(actor),
+            ListExclusion::Category(category) => filter.category.none_of.push(category),
+        }
+    }
+    Ok(filter)
 }
 
 /// Prints how many executions need a person, on whatever page they are listed.

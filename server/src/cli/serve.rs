@@ -42,6 +42,10 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
         let background = background.clone();
         async move { background.run_takeover_loop().await }
     });
+    let following = tokio::spawn({
+        let service = session.service.clone();
+        async move { service.follow_journal().await }
+    });
     print_urls(session, &access).await?;
     let shutdown = async {
         wait_for_shutdown().await;
@@ -57,6 +61,7 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     web::serve(listener, &listen, endpoints, &ending, shutdown).await;
     background.halt_and_drain(SHUTDOWN_TIMEOUT).await;
     claiming.abort();
+    following.abort();
     Ok(Exit::Done)
 }
 

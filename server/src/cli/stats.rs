@@ -5,6 +5,7 @@ use actbook_engine::policy::ExecutionStatus;
 use jiff::Timestamp;
 
 use super::args;
+use super::catch_up::catch_up;
 use super::output::Output;
 use super::session::Session;
 use super::status_style::{self, ATTENTION, BAD, BUSY, GOOD, QUIET, STRONG, painted, short_id};
@@ -25,6 +26,7 @@ pub async fn stats(session: &Session, args: args::StatsArgs) -> CommandResult {
         task: args.task,
         project: args.project,
     };
+    catch_up(session).await?;
     let stats = session.service.journal().stats(&filter).await?;
     let output = &session.output;
     if output.json {

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::error::{CommandLineCode, Error};
 use serde_json::json;
 
+use super::catch_up::catch_up;
 use super::output::Output;
 use super::session::Session;
 use super::{CommandResult, Exit, times};
@@ -72,6 +73,7 @@ fn create_private(file: &Path) -> io::Result<File> {
 /// Rebuilds the projections from the journal.
 pub async fn rebuild(session: &Session) -> CommandResult {
     let rows = session.service.journal().rebuild().await?;
+    catch_up(session).await?;
     print_result(&session.output, &json!({ "rows": rows }), format!("{rows} rows replayed from the journal"))
 }
 

@@ -69,6 +69,9 @@ pub fn cure(error: &Error) -> String {
         Error::InvalidExecutor { .. } => "give each tool of the program once, as server/tool",
         Error::InvalidName { .. } => "use one line of plain text",
         Error::InvalidKey { .. } => "use a fresh random id for each new request",
+        Error::ForeignCursor => {
+            "repeat the request without the cursor, or with the filters of its first page"
+        }
         Error::NoWords { .. } => "search for words, the beginning of one (begin*), or \"a phrase\"",
         Error::SeveralOwners => "name the narrowest one",
         Error::StepWithoutExecution => "name the execution, or leave the step out",

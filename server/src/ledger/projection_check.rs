@@ -66,17 +66,19 @@ fn differing_row(
     Ok(None)
 }
 
-/// Whether a row is what the journal says. A missing `WAITS_AFTER_END` is no difference: former versions
-/// wrote no `wake_at` for an undo that waits after the end; `rebuild` or the next change writes it.
+/// Whether a row is what the journal says. Two differences are none, because former versions wrote such rows and
+/// `rebuild` or the next change mends them: no `WAITS_AFTER_END` for an undo that waits after the end, and no
+/// progress (`total` and the columns beside it).
 fn is_same_row(found: Option<&ExecutionRow>, expected: Option<&ExecutionRow>) -> bool {
-    match (found, expected) {
-        (Some(found), Some(expected))
-            if found.wake_at.is_none() && expected.wake_at == Some(WAITS_AFTER_END) =>
-        {
-            *found == ExecutionRow { wake_at: None, ..expected.clone() }
-        }
-        (found, expected) => found == expected,
+    let (Some(found), Some(expected)) = (found, expected) else { return found == expected };
+    let mut expected = expected.clone();
+    if found.wake_at.is_none() && expected.wake_at == Some(WAITS_AFTER_END) {
+        expected.wake_at = None;
     }
+    if found.total.is_none() {
+        (expected.done, expected.total, expected.first_error) = (None, None, None);
+    }
+    *found == expected
 }
 
 /// Reads a row and its stream again. The row before or after the fold equals it, unless it is forged or was

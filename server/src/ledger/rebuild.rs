@@ -8,8 +8,8 @@ use super::Error;
 use super::fold::{LIBRARY_STREAM, PlanCache, decode_entry, fold_execution};
 use crate::store::tokenizer::NoteTokens;
 use crate::store::{
-    Appended, Appender, Batch, Db, JournalHead, Statement, call_stats, executions, journal, notes, payloads,
-    plans, projection, tasks,
+    Appended, Appender, Batch, Db, JournalHead, Statement, executions, journal, notes, payloads, plans,
+    projection, stream_rows, tasks,
 };
 
 /// How often an append may interrupt a rebuild before the rebuild locks the head row.
@@ -53,7 +53,7 @@ fn replace_projections(
     let count = plan_count + execution_rows.len() + memory_count;
     let mut others = vec![plans::erase_all(tenant), executions::erase_all(tenant), tasks::erase_all(tenant)];
     others.extend(notes::erase_all(tenant));
-    others.extend(call_stats::erase_all(tenant));
+    others.extend(stream_rows::erase_all(tenant));
     others.extend(plan_rows);
     others.extend(execution_rows);
     others.extend(memory_rows);

@@ -79,6 +79,7 @@ pub fn cure_for_agent(error: &Error) -> String {
         | Error::InvalidName { .. }
         | Error::InvalidKey { .. }
         | Error::NoWords { .. }
+        | Error::ForeignCursor
         | Error::SeveralOwners
         | Error::StepWithoutExecution
         | Error::OutputNotAllowed { .. }

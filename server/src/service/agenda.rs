@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::executions::Executions;
 use super::view::{ExecutionSummary, ExecutionView, PlanView, WaitingView};
 use crate::error::Error;
+use crate::store::execution_filter::ExecutionFilter;
 use crate::store::{executions, notes, plans};
 
 /// At most this many executions of each status are listed; older ones are found with `list`.
@@ -63,10 +64,8 @@ impl Executions<'_> {
         let mut items = Vec::new();
         let mut more = BTreeMap::new();
         for status in OPEN_STATUSES {
-            let filter = executions::ExecutionRowFilter { status: Some(status), ..Default::default() };
-            let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, COUNTED_MAX)
-                .all(&self.0.db)
-                .await?;
+            let filter = ExecutionFilter { status: status.into(), ..ExecutionFilter::default() };
+            let (rows, _) = self.rows(&filter, COUNTED_MAX).await?;
             let listed = rows.len().min(LISTED_MAX);
             for row in &rows[..listed] {
                 items.push(self.agenda_item(row, true).await?);
@@ -75,16 +74,12 @@ impl Executions<'_> {
                 more.insert(status.to_string(), (rows.len() - listed) as u64);
             }
         }
-        let all = executions::ExecutionRowFilter::default();
-        let waiting =
-            executions::waiting_after_end(self.0.tenant, self.0.boundary(), &all, LISTED_MAX as u64);
-        for row in waiting.all(&self.0.db).await? {
+        let all = ExecutionFilter::default();
+        for row in self.waiting_after_end(&all, LISTED_MAX as u64).await? {
             items.push(self.agenda_item(&row, true).await?);
         }
         items.sort_by_key(|item| !item.here);
-        for row in
-            executions::list(self.0.tenant, self.0.boundary(), &all, RECENT_MAX).all(&self.0.db).await?
-        {
+        for row in self.rows(&all, RECENT_MAX).await?.0 {
             if row.ended_at.is_some() && row.wake_at.is_none() {
                 items.push(self.agenda_item(&row, false).await?);
             }

@@ -17,7 +17,7 @@ use crate::ledger::DriveState;
 use crate::runner::{
     self, BackgroundDriver, ClaimResult, DriveStopper, DriveTask, Driver, HaltSignal, RegisteredNode, Runner,
 };
-use crate::store::executions;
+use crate::store::execution_filter::ExecutionFilter;
 
 /// At most this many executions of each status are checked for a missing driver.
 const ORPHAN_CANDIDATES_MAX: u64 = 200;
@@ -167,11 +167,8 @@ impl Executions<'_> {
     pub async fn list_orphaned(self) -> Result<Vec<String>, Error> {
         let mut orphaned = Vec::new();
         for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {
-            let filter = executions::ExecutionRowFilter { status: Some(status), ..Default::default() };
-            for row in executions::list(self.0.tenant, self.0.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
-                .all(&self.0.db)
-                .await?
-            {
+            let filter = ExecutionFilter { status: status.into(), ..ExecutionFilter::default() };
+            for row in self.rows(&filter, ORPHAN_CANDIDATES_MAX).await?.0 {
                 let found = self.find(&row.public_id).await?;
                 if self.driver(&found).await?.is_none() {
                     orphaned.push(row.public_id);

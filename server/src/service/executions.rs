@@ -1,7 +1,5 @@
-//! Executions: starting, finding, listing, viewing and watching them.
+//! Executions: starting, finding, viewing and watching them.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use actbook_engine::bind::find_redacted;
@@ -9,45 +7,19 @@ use actbook_engine::event::PlanRef;
 use actbook_engine::execution::{Brief, Execution};
 use actbook_engine::id::{ExecutionId, NodeId, StepId, StreamId};
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepStatus};
+use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use actbook_engine::refusal::Refusal;
 use actbook_engine::tool_policy::ToolPolicies;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Service;
-use super::entries::{check_word_count, qualify_actor};
-use super::view::{ExecutionSummary, ExecutionView, StepProgress, last_started_at_ms, parse_status};
+use super::view::{ExecutionView, StepProgress, last_started_at_ms, parse_status};
 use crate::caller::Caller;
 use crate::error::{Ambiguity, ClosedPart, DocumentKind, Error, SecretProblem};
 use crate::ledger::{self, DriveState, KeyedReply, StartRequest};
 use crate::random;
 use crate::store::{self, executions, plans};
-
-/// At most this many executions of one status are counted as waiting.
-const WAITING_COUNTED_MAX: u64 = 10_000;
-
-/// Which executions to list. A field that is not set does not filter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExecutionFilter {
-    pub status: Option<ExecutionStatus>,
-    /// A plan's id or name.
-    pub plan: Option<String>,
-    pub task: Option<String>,
-    pub project: Option<String>,
-    /// An actor with entries in the execution; a name without a colon means a person.
-    pub actor: Option<String>,
-    /// Of a step that ended failed or unknown.
-    pub category: Option<ErrorCategory>,
-    /// Earliest start, in milliseconds since 1970.
-    pub since: Option<i64>,
-    /// Starts before this, in milliseconds since 1970.
-    pub until: Option<i64>,
-    /// Each must occur in the id, the plan's name or the task, ignoring case.
-    pub words: Vec<String>,
-    /// Cursor of the next page: the stream of the last execution shown.
-    pub before: Option<u64>,
-}
 
 /// The result of starting an execution.
 #[derive(Debug)]
@@ -150,114 +122,6 @@ impl Executions<'_> {
             }
             store::PrefixMatch::None => Err(Error::NoSuchExecution { given: id.to_owned() }),
         }
-    }
-
-    /// Executions that match, newest first, `limit` at most.
-    pub async fn list(self, filter: &ExecutionFilter, limit: u64) -> Result<Vec<ExecutionSummary>, Error> {
-        let filter = self.resolve_filter(filter).await?;
-        let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, limit).all(&self.0.db).await?;
-        let mut digests = BTreeMap::new();
-        for row in &rows {
-            if let Entry::Vacant(vacant) = digests.entry((row.plan.as_str(), row.plan_version)) {
-                vacant.insert(self.plan_digest(row).await?);
-            }
-        }
-        let mut shown = rows
-            .iter()
-            .map(|row| ExecutionSummary::of(row, &digests[&(row.plan.as_str(), row.plan_version)]))
-            .collect::<Result<Vec<ExecutionSummary>, Error>>()?;
-        self.mark_stopped(&rows, &mut shown).await?;
-        Ok(shown)
-    }
-
-    /// The store's filter; first brings the projection up to date that it needs for an actor or a category.
-    async fn resolve_filter(self, filter: &ExecutionFilter) -> Result<executions::ExecutionRowFilter, Error> {
-        check_word_count(&filter.words)?;
-        if filter.actor.is_some() || filter.category.is_some() {
-            ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
-        }
-        let ExecutionFilter { status, plan, task, project, actor, category, since, until, words, before } =
-            filter.clone();
-        let actor = actor.as_deref().map(qualify_actor);
-        let filter = executions::ExecutionRowFilter {
-            status,
-            plan,
-            task,
-            project,
-            actor,
-            category,
-            since,
-            until,
-            words,
-            before,
-        };
-        Ok(filter)
-    }
-
-    /// The executions that pass the filter and need a person, whatever page a list shows.
-    pub async fn waiting(self, filter: &ExecutionFilter) -> Result<WaitingExecutions, Error> {
-        let filter = executions::ExecutionRowFilter { before: None, ..self.resolve_filter(filter).await? };
-        let mut waiting = WaitingExecutions::default();
-        for status in [
-            ExecutionStatus::Blocked,
-            ExecutionStatus::Paused,
-            ExecutionStatus::Running,
-            ExecutionStatus::Compensating,
-        ] {
-            if filter.status.is_some_and(|wanted| wanted != status) {
-                continue;
-            }
-            let filter = executions::ExecutionRowFilter { status: Some(status), ..filter.clone() };
-            let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, WAITING_COUNTED_MAX)
-                .all(&self.0.db)
-                .await?;
-            let ids = rows.iter().map(|row| row.public_id.clone());
-            if status == ExecutionStatus::Blocked {
-                waiting.blocked = rows.len();
-            } else if status == ExecutionStatus::Paused {
-                waiting.paused = ids.collect();
-            } else {
-                let stopped = self.stopped_flags(&rows).await?;
-                waiting.stopped.extend(ids.zip(stopped).filter(|(_, stopped)| *stopped).map(|(id, _)| id));
-            }
-        }
-        let ended =
-            executions::waiting_after_end(self.0.tenant, self.0.boundary(), &filter, WAITING_COUNTED_MAX);
-        waiting.blocked += ended.all(&self.0.db).await?.len();
-        Ok(waiting)
-    }
-
-    /// Sets `stopped` on each running or compensating execution that no live process drives.
-    async fn mark_stopped(
-        self,
-        rows: &[executions::ExecutionRow],
-        shown: &mut [ExecutionSummary],
-    ) -> Result<(), Error> {
-        for (stopped, shown) in self.stopped_flags(rows).await?.into_iter().zip(shown) {
-            shown.stopped = stopped;
-        }
-        Ok(())
-    }
-
-    /// For each row: whether the execution is stopped, which means running or compensating without a live
-    /// process that drives it. Checks each node once.
-    async fn stopped_flags(self, rows: &[executions::ExecutionRow]) -> Result<Vec<bool>, Error> {
-        let mut is_alive: BTreeMap<Option<&str>, bool> = BTreeMap::from([(None, false)]);
-        let needs_driver = |row: &executions::ExecutionRow| {
-            [ExecutionStatus::Running, ExecutionStatus::Compensating]
-                .iter()
-                .any(|status| row.status == status.as_str())
-        };
-        let mut stopped = Vec::with_capacity(rows.len());
-        for row in rows {
-            if let (true, Some(node), Entry::Vacant(vacant)) =
-                (needs_driver(row), &row.node, is_alive.entry(row.node.as_deref()))
-            {
-                vacant.insert(self.live_driver(node).await?.is_some());
-            }
-            stopped.push(needs_driver(row) && !is_alive[&row.node.as_deref()]);
-        }
-        Ok(stopped)
     }
 
     /// The digest of the plan version that an execution runs; empty if that version has no row.

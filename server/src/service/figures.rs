@@ -1,42 +1,29 @@
 //! Statistics: executions over time, plans, tools, failures, retries, the time spent waiting for people, and
-//! how well agents' confidence was calibrated. Computed from projections that are first brought up to the
-//! journal's head. Each item counts in the period in which it began.
+//! how well agents' confidence was calibrated. Read from counts that the projector keeps up with the journal.
+//! Each item counts in the period in which it began.
 
 use std::collections::BTreeMap;
 
-use actbook_engine::policy::{EndStatus, ErrorCategory, WaitKind};
+use actbook_engine::policy::{EndStatus, ErrorCategory, Outcome, WaitKind};
 use serde::Serialize;
 
+use super::count_range::{CountRange, PeriodCount};
 use super::journal::Journal;
 use super::stats::ToolCallStats;
 use super::view::format_time;
-use crate::error::Error;
-use crate::ledger;
-use crate::store::figures::{self, Percentiles, Retries, StatsRowFilter};
+use crate::error::{Corruption, Error};
+use crate::store::counts::{Count, CountKind, DAY_MS, HOUR_MS, Top};
+use crate::store::figures::{self, StatsFilter};
+use crate::store::{Histogram, executions, plans};
 
 /// At most this many of the longest steps are listed.
-const LONGEST_STEPS_MAX: u64 = 10;
-const HOUR_MS: i64 = 3600 * 1000;
-const DAY_MS: i64 = 24 * HOUR_MS;
+const LONGEST_STEPS_MAX: usize = 10;
 const WEEK_MS: i64 = 7 * DAY_MS;
 /// Shifts weeks so that they begin on a Monday: 1970-01-01 was a Thursday.
 const MONDAY_OFFSET_MS: i64 = 3 * DAY_MS;
 /// A chart has at most about this many periods; a longer span is divided into longer periods.
 const PERIODS_MAX: i64 = 60;
 const MILLION: f64 = 1_000_000.0;
-
-/// Which executions to compute statistics from. A field that is not set does not filter.
-#[derive(Clone, Debug, Default)]
-pub struct StatsFilter {
-    /// Earliest start, in milliseconds since 1970.
-    pub since: Option<i64>,
-    /// Starts before this, in milliseconds since 1970.
-    pub until: Option<i64>,
-    /// A plan's id or name.
-    pub plan: Option<String>,
-    pub task: Option<String>,
-    pub project: Option<String>,
-}
 
 /// All statistics of one filter.
 #[serde_with::skip_serializing_none]
@@ -191,80 +178,52 @@ pub struct CalibrationBucket {
 impl Journal<'_> {
     /// All statistics of what a filter selects, within the boundary; brings the projection up to date first.
     pub async fn stats(self, filter: &StatsFilter) -> Result<Stats, Error> {
-        ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
-        let StatsFilter { since, until, plan, task, project } = filter.clone();
-        let within = self.0.owned_boundary().or(project);
-        let filter = &StatsRowFilter { since, until, plan, task, within };
-        let (db, tenant) = (&self.0.db, self.0.tenant);
-        let retries = figures::retries(tenant, filter).first(db).await?.unwrap_or_default();
-        let failures = figures::trouble_counts(tenant, filter).all(db).await?.into_iter();
-        let longest = figures::slowest_steps(tenant, filter, LONGEST_STEPS_MAX).all(db).await?.into_iter();
-        let claims = figures::claim_counts(tenant, filter).all(db).await?;
+        self.0.projector.catch_up().await?;
+        let filter = &self.within_boundary(filter);
+        let counts = CountRange::open(self.0, filter).await?;
+        let started = counts.read(CountKind::Execution, false).await?;
+        let claims = figures::claim_counts(self.0.tenant, filter).all(&self.0.db).await?;
         Ok(Stats {
             since: filter.since.map(format_time),
             until: filter.until.map(format_time),
             plan: filter.plan.clone(),
             task: filter.task.clone(),
-            executions: self.execution_figures(filter).await?,
-            plans: self.plan_figures(filter).await?,
-            tools: self.tool_figures(filter).await?,
-            failures: failures.map(FailureFigures::of).collect(),
-            retries: RetryFigures::of(retries),
-            waiting: self.wait_figures(filter).await?,
-            longest_steps: longest.map(LongestStep::of).collect(),
+            executions: execution_figures(&counts, &started).await?,
+            plans: self.plan_figures(&started).await?,
+            tools: self.tool_figures(&counts).await?,
+            failures: failure_figures(&counts.read(CountKind::Trouble, false).await?)?,
+            retries: RetryFigures::of(&counts.read(CountKind::Retry, false).await?),
+            waiting: self.wait_figures(&counts, filter).await?,
+            longest_steps: self.longest_steps(&counts).await?,
             calibration: claims.iter().map(CalibrationBucket::of).collect(),
         })
     }
 
-    /// Counts of the executions that pass the filter, in all and by the period in which they began.
-    async fn execution_figures(self, filter: &StatsRowFilter) -> Result<ExecutionFigures, Error> {
-        let span = figures::start_range(self.0.tenant, filter).first(&self.0.db).await?.flatten();
-        let every = PeriodLength::for_span(span.map_or(0, |(first, last)| last - first));
-        let (period_ms, shift_ms) = every.length_and_offset_ms();
-        let mut by_status = BTreeMap::new();
-        let mut over_time: Vec<PeriodFigures> = Vec::new();
-        for began in
-            figures::started_per_period(self.0.tenant, filter, period_ms, shift_ms).all(&self.0.db).await?
-        {
-            let from_ms = began.period * period_ms - shift_ms;
-            if over_time.last().is_none_or(|last| last.from_ms != from_ms) {
-                over_time.push(PeriodFigures {
-                    from: format_time(from_ms),
-                    from_ms,
-                    by_status: BTreeMap::new(),
-                });
-            }
-            let last = over_time.last_mut().expect("the period was just pushed");
-            *by_status.entry(began.status.clone()).or_default() += began.executions;
-            last.by_status.insert(began.status, began.executions);
+    /// The filter with the service's boundary as its project, if there is one.
+    pub(super) fn within_boundary(self, filter: &StatsFilter) -> StatsFilter {
+        StatsFilter { project: self.0.owned_boundary().or(filter.project.clone()), ..filter.clone() }
+    }
+
+    async fn plan_figures(self, started: &[PeriodCount]) -> Result<Vec<PlanFigures>, Error> {
+        let mut by_plan: BTreeMap<String, BTreeMap<String, Count>> = BTreeMap::new();
+        for PeriodCount { key, count, .. } in started {
+            let by_status = by_plan.entry(key.plan.clone()).or_default();
+            by_status.entry(key.outcome.clone()).or_default().merge(count, 1);
         }
-        let count = |status: EndStatus| by_status.get(status.as_str()).copied().unwrap_or(0);
-        let ended = EndStatus::ALL.iter().copied().map(count).sum();
-        let success_rate = ratio(count(EndStatus::Succeeded), ended);
-        Ok(ExecutionFigures { total: by_status.values().sum(), by_status, success_rate, every, over_time })
+        let ids: Vec<&str> = by_plan.keys().map(String::as_str).collect();
+        let mut names = plans::names(&self.0.db, self.0.tenant, &ids).await?;
+        let mut figures: Vec<PlanFigures> = by_plan
+            .into_iter()
+            .map(|(id, by_status)| PlanFigures::of(names.remove(&id).unwrap_or_default(), id, &by_status))
+            .collect();
+        figures.sort_by(|one, other| {
+            (other.executions, &one.name, &one.id).cmp(&(one.executions, &other.name, &other.id))
+        });
+        Ok(figures)
     }
 
-    /// Counts and durations of each plan's executions that pass the filter.
-    async fn plan_figures(self, filter: &StatsRowFilter) -> Result<Vec<PlanFigures>, Error> {
-        let took =
-            percentiles_by_name(figures::percentiles_of_plans(self.0.tenant, filter).all(&self.0.db).await?);
-        let plans = figures::plan_counts(self.0.tenant, filter).all(&self.0.db).await?.into_iter();
-        Ok(plans
-            .map(|count| PlanFigures {
-                took: took.get(&count.plan).copied().unwrap_or_default(),
-                id: count.plan,
-                name: count.name,
-                executions: count.executions,
-                ended: count.ended,
-                succeeded: count.succeeded,
-                success_rate: ratio(count.succeeded, count.ended),
-            })
-            .collect())
-    }
-
-    /// Statistics of each tool's calls in the executions that pass the filter.
-    async fn tool_figures(self, filter: &StatsRowFilter) -> Result<Vec<ToolFigures>, Error> {
-        let tools = self.read_tool_call_stats(filter).await?.tools.into_iter();
+    async fn tool_figures(self, counts: &CountRange<'_>) -> Result<Vec<ToolFigures>, Error> {
+        let tools = self.read_tool_call_stats(counts).await?.tools.into_iter();
         Ok(tools
             .map(|(tool, stats)| ToolFigures {
                 tool,
@@ -274,35 +233,173 @@ impl Journal<'_> {
             .collect())
     }
 
-    /// Counts and durations of waiting for people, by kind of question, in the executions that pass the
-    /// filter.
-    async fn wait_figures(self, filter: &StatsRowFilter) -> Result<Vec<WaitFigures>, Error> {
-        let took =
-            percentiles_by_name(figures::percentiles_of_waits(self.0.tenant, filter).all(&self.0.db).await?);
-        let waits = figures::wait_counts(self.0.tenant, filter).all(&self.0.db).await?.into_iter();
-        Ok(waits
-            .map(|count| WaitFigures {
-                took: took.get(count.kind.as_str()).copied().unwrap_or_default(),
-                r#for: count.kind,
-                answered: count.answered,
-                open: count.open,
-                total_ms: count.total_ms,
-                open_since: count.open_since.map(format_time),
-            })
-            .collect())
+    async fn wait_figures(
+        self,
+        counts: &CountRange<'_>,
+        filter: &StatsFilter,
+    ) -> Result<Vec<WaitFigures>, Error> {
+        let mut answered: BTreeMap<String, Count> = BTreeMap::new();
+        for PeriodCount { key, count, .. } in counts.read(CountKind::Wait, false).await? {
+            answered.entry(key.name).or_default().merge(&count, 1);
+        }
+        let open = figures::open_counts(self.0.tenant, filter).all(&self.0.db).await?;
+        let kinds = WaitKind::ALL.iter().map(|kind| {
+            let open = open.iter().find(|count| count.kind == *kind);
+            WaitFigures::of(*kind, &answered.remove(kind.as_str()).unwrap_or_default(), open)
+        });
+        Ok(kinds.filter(|figures| figures.answered + figures.open > 0).collect())
+    }
+
+    async fn longest_steps(self, counts: &CountRange<'_>) -> Result<Vec<LongestStep>, Error> {
+        let mut steps: BTreeMap<(String, String), LongestAttempt> = BTreeMap::new();
+        for PeriodCount { key, count, .. } in counts.read(CountKind::Attempt, false).await? {
+            let step = steps.entry((key.plan, key.name)).or_default();
+            step.add(&count, key.outcome, !key.category.is_empty());
+        }
+        let mut longest: Vec<(String, LongestAttempt)> =
+            steps.into_iter().map(|((_, step), attempt)| (step, attempt)).collect();
+        longest.sort_by_key(|(step, attempt)| {
+            let top = attempt.count.top;
+            (std::cmp::Reverse(top.map(|top| top.value)), top.and_then(|top| top.at), step.clone())
+        });
+        longest.truncate(LONGEST_STEPS_MAX);
+        let streams: Vec<u64> =
+            longest.iter().filter_map(|(_, attempt)| attempt.count.top.and_then(|top| top.at)).collect();
+        let rows = executions::by_ids(&self.0.db, self.0.tenant, &streams).await?;
+        Ok(longest.into_iter().filter_map(|(step, attempt)| attempt.into_step(step, &rows)).collect())
+    }
+}
+
+/// The figures of executions that `started` counts by day; by hour if they began within a few days.
+async fn execution_figures(
+    counts: &CountRange<'_>,
+    started: &[PeriodCount],
+) -> Result<ExecutionFigures, Error> {
+    let by_hour = if start_span_ms(started) <= PERIODS_MAX * HOUR_MS {
+        Some(counts.read(CountKind::Execution, true).await?)
+    } else {
+        None
+    };
+    let started = by_hour.as_deref().unwrap_or(started);
+    let every = PeriodLength::for_span(start_span_ms(started));
+    let (period_ms, shift_ms) = every.length_and_offset_ms();
+    let mut by_status: BTreeMap<String, u64> = BTreeMap::new();
+    let mut by_period: BTreeMap<i64, BTreeMap<String, u64>> = BTreeMap::new();
+    for PeriodCount { from_ms, key, count } in started {
+        let from_ms = (from_ms + shift_ms).div_euclid(period_ms) * period_ms - shift_ms;
+        let executions = count.n.max(0) as u64;
+        *by_status.entry(key.outcome.clone()).or_default() += executions;
+        *by_period.entry(from_ms).or_default().entry(key.outcome.clone()).or_default() += executions;
+    }
+    let over_time = by_period.into_iter().map(|(from_ms, by_status)| PeriodFigures {
+        from: format_time(from_ms),
+        from_ms,
+        by_status,
+    });
+    let over_time = over_time.collect();
+    let count = |status: EndStatus| by_status.get(status.as_str()).copied().unwrap_or(0);
+    let ended = EndStatus::ALL.iter().copied().map(count).sum();
+    let success_rate = ratio(count(EndStatus::Succeeded), ended);
+    Ok(ExecutionFigures { total: by_status.values().sum(), by_status, success_rate, every, over_time })
+}
+
+/// From the start of the first period to that of the last, in milliseconds; 0 if there is none.
+fn start_span_ms(started: &[PeriodCount]) -> i64 {
+    let starts = || started.iter().map(|count| count.from_ms);
+    starts().max().zip(starts().min()).map_or(0, |(last, first)| last - first)
+}
+
+/// Failed and unknown steps by category, the most frequent first.
+fn failure_figures(counts: &[PeriodCount]) -> Result<Vec<FailureFigures>, Error> {
+    let mut by_category: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    for PeriodCount { key, count, .. } in counts {
+        let is_unknown = key.outcome == Outcome::Unknown.as_str();
+        by_category.entry(&key.category).or_default()[usize::from(is_unknown)] += count.n.max(0) as u64;
+    }
+    let mut figures = by_category
+        .into_iter()
+        .map(|(category, [failed, unknown])| {
+            let category = category.parse().map_err(|error| Error::Corrupt(Corruption::Row(error)))?;
+            Ok(FailureFigures { category, failed, unknown })
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
+    figures.sort_by_key(|figures| std::cmp::Reverse(figures.failed + figures.unknown));
+    Ok(figures)
+}
+
+/// The attempts of one step of a plan.
+#[derive(Debug, Default)]
+struct LongestAttempt {
+    count: Count,
+    /// Of the longest one.
+    tool: String,
+    by_agent: bool,
+}
+
+impl LongestAttempt {
+    /// Adds attempts with this tool.
+    fn add(&mut self, count: &Count, tool: String, by_agent: bool) {
+        let before = self.count.top;
+        self.count.merge(count, 1);
+        if self.count.top != before {
+            (self.tool, self.by_agent) = (tool, by_agent);
+        }
+    }
+
+    /// The view; `rows`: the executions of the longest attempts. `None`: its execution has no row.
+    fn into_step(self, step: String, rows: &[executions::ExecutionRow]) -> Option<LongestStep> {
+        let Top { value, at } = self.count.top?;
+        let row = rows.iter().find(|row| Some(row.id.0) == at)?;
+        Some(LongestStep {
+            plan: row.plan_name.clone(),
+            step,
+            tool: Some(self.tool).filter(|tool| !tool.is_empty()),
+            by: self.by_agent.then_some("agent"),
+            execution: row.public_id.clone(),
+            took_ms: value,
+            attempts: self.count.n.max(0) as u64,
+        })
     }
 }
 
 impl DurationPercentiles {
-    /// The percentiles of a row, which exists only if something was measured.
-    pub(super) fn of(row: &Percentiles) -> Self {
-        Self { p50_ms: Some(row.p50_ms), p95_ms: Some(row.p95_ms), p99_ms: Some(row.p99_ms) }
+    pub(super) fn of(durations: &Histogram) -> Self {
+        let [p50_ms, p95_ms, p99_ms] = [50, 95, 99].map(|percent| durations.percentile(percent));
+        Self { p50_ms, p95_ms, p99_ms }
     }
 }
 
-/// The store's percentiles by the plan or kind of question that each belongs to.
-fn percentiles_by_name(rows: Vec<Percentiles>) -> BTreeMap<String, DurationPercentiles> {
-    rows.into_iter().map(|row| (row.group.clone(), DurationPercentiles::of(&row))).collect()
+impl PlanFigures {
+    fn of(name: String, id: String, by_status: &BTreeMap<String, Count>) -> Self {
+        let mut all = Count::default();
+        by_status.values().for_each(|count| all.merge(count, 1));
+        let number =
+            |status: EndStatus| by_status.get(status.as_str()).map_or(0, |count| count.n.max(0) as u64);
+        let ended = EndStatus::ALL.iter().copied().map(number).sum();
+        let succeeded = number(EndStatus::Succeeded);
+        Self {
+            took: DurationPercentiles::of(&all.durations),
+            id,
+            name,
+            executions: all.n.max(0) as u64,
+            ended,
+            succeeded,
+            success_rate: ratio(succeeded, ended),
+        }
+    }
+}
+
+impl WaitFigures {
+    fn of(kind: WaitKind, answered: &Count, open: Option<&figures::OpenCount>) -> Self {
+        Self {
+            took: DurationPercentiles::of(&answered.durations),
+            r#for: kind,
+            answered: answered.n.max(0) as u64,
+            open: open.map_or(0, |open| open.open),
+            total_ms: answered.total_ms,
+            open_since: open.map(|open| format_time(open.since)),
+        }
+    }
 }
 
 /// `part / whole`. `None`: `whole` is 0.
@@ -335,29 +432,13 @@ impl PeriodLength {
     }
 }
 
-impl FailureFigures {
-    fn of(count: figures::TroubleCount) -> Self {
-        Self { category: count.category, failed: count.failed, unknown: count.unknown }
-    }
-}
-
 impl RetryFigures {
-    fn of(Retries { steps, attempts, succeeded }: Retries) -> Self {
-        Self { steps, attempts, succeeded }
-    }
-}
-
-impl LongestStep {
-    fn of(long: figures::SlowestStep) -> Self {
-        Self {
-            plan: long.plan_name,
-            step: long.step,
-            tool: long.tool,
-            by: long.agent.then_some("agent"),
-            execution: long.execution,
-            took_ms: long.took_ms,
-            attempts: long.attempts,
-        }
+    fn of(counts: &[PeriodCount]) -> Self {
+        let number = |outcome: &str| {
+            let counts = counts.iter().filter(|found| found.key.outcome == outcome);
+            counts.map(|found| found.count.n).sum::<i64>().max(0) as u64
+        };
+        Self { steps: number("steps"), attempts: number("attempts"), succeeded: number("succeeded") }
     }
 }
 

@@ -12,8 +12,8 @@ use super::view::{ExecutionView, QuestionKind};
 use crate::error::Error;
 use crate::store::executions;
 
-/// At most this many open executions of each status are looked through for questions.
-const OPEN_EXECUTIONS_MAX: u64 = 200;
+/// Questions that are shown at most: the oldest ones.
+const OPEN_QUESTIONS_MAX: u64 = 500;
 
 /// One execution as a person reads it.
 #[derive(Clone, Debug)]
@@ -66,23 +66,16 @@ impl Executions<'_> {
         Ok(found)
     }
 
-    /// Ids of the executions that may ask something: the open ones, and ended ones whose undo waits for a yes.
+    /// Ids of the executions with a question, that with the oldest first.
     async fn open_ids(self) -> Result<Vec<String>, Error> {
-        let mut ids = Vec::new();
-        for status in [
-            ExecutionStatus::Blocked,
-            ExecutionStatus::Paused,
-            ExecutionStatus::Running,
-            ExecutionStatus::Compensating,
-        ] {
-            let filter = executions::ExecutionRowFilter { status: Some(status), ..Default::default() };
-            let open = executions::list(self.0.tenant, self.0.boundary(), &filter, OPEN_EXECUTIONS_MAX);
-            ids.extend(open.all(&self.0.db).await?.into_iter().map(|row| row.public_id));
+        self.0.projector.catch_up().await?;
+        let mut streams: Vec<u64> = Vec::new();
+        for question in self.question_rows((i64::MIN, 0), OPEN_QUESTIONS_MAX).await? {
+            if !streams.contains(&question.stream.0) {
+                streams.push(question.stream.0);
+            }
         }
-        let all = executions::ExecutionRowFilter::default();
-        let ended =
-            executions::waiting_after_end(self.0.tenant, self.0.boundary(), &all, OPEN_EXECUTIONS_MAX);
-        ids.extend(ended.all(&self.0.db).await?.into_iter().map(|row| row.public_id));
-        Ok(ids)
+        let rows = executions::by_ids(&self.0.db, self.0.tenant, &streams).await?;
+        Ok(rows.into_iter().map(|row| row.public_id).collect())
     }
 }

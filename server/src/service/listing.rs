@@ -8,10 +8,11 @@ use actbook_engine::id::{Position, StepId, StepNo};
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepStatus};
 use serde_json::Value;
 
-use super::executions::{ExecutionFilter, Executions};
+use super::executions::Executions;
 use super::view::{ExecutionSummary, ProgressView};
 use crate::error::Error;
-use crate::store::{executions, journal};
+use crate::store::execution_filter::ExecutionFilter;
+use crate::store::{counts, journal};
 
 /// At most this many steps under way are named.
 const CURRENT_MAX: usize = 3;
@@ -86,7 +87,8 @@ impl Executions<'_> {
 
     /// The number of visible executions of each status; a status that none has is left out.
     pub async fn count_by_status(self) -> Result<BTreeMap<ExecutionStatus, u64>, Error> {
-        let counts = executions::count_by_status(self.0.tenant, self.0.boundary()).all(&self.0.db).await?;
+        self.0.projector.catch_up().await?;
+        let counts = counts::totals(self.0.tenant, self.0.boundary()).all(&self.0.db).await?;
         let known = |(status, count): (String, u64)| Some((status.parse().ok()?, count));
         Ok(counts.into_iter().filter_map(known).collect())
     }

@@ -7,13 +7,14 @@ use actbook_engine::policy::{ErrorCategory, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::count_range::{CountRange, PeriodCount};
 use super::figures::DurationPercentiles;
 use super::journal::Journal;
 use super::view::format_time;
-use crate::error::Error;
-use crate::ledger;
-use crate::store::figures::{self, StatsRowFilter};
-use crate::store::payloads;
+use crate::error::{Corruption, Error};
+use crate::store::counts::{Count, CountKey, CountKind, Top};
+use crate::store::figures::StatsFilter;
+use crate::store::{Histogram, payloads};
 
 /// Statistics of the calls of one tool, or of all tools of a server.
 #[serde_with::skip_serializing_none]
@@ -41,8 +42,6 @@ pub struct LastError {
     pub category: Option<ErrorCategory>,
     /// The tool's error message. `None`: there was none, or `cleanup` erased it.
     pub message: Option<String>,
-    #[serde(skip)]
-    at_ms: i64,
 }
 
 /// Call statistics of each server and each tool, by name; those that were never called are missing.
@@ -59,56 +58,47 @@ impl Journal<'_> {
     /// Statistics of this project's calls since a time, in milliseconds since 1970 (`None`: from the
     /// beginning), up to the journal's head: another project's server of the same name is another server.
     pub async fn tool_call_stats(self, since_ms: Option<i64>) -> Result<ToolCallStatsByName, Error> {
-        ledger::catch_up_call_stats(&self.0.db, self.0.tenant, &self.0.plan_cache).await?;
-        let within = Some(self.0.project().to_owned());
-        self.read_tool_call_stats(&StatsRowFilter { since: since_ms, within, ..StatsRowFilter::default() })
-            .await
+        self.0.projector.catch_up().await?;
+        let project = Some(self.0.project().to_owned());
+        let filter = StatsFilter { since: since_ms, project, ..StatsFilter::default() };
+        self.read_tool_call_stats(&CountRange::open(self.0, &filter).await?).await
     }
 
-    /// Reads the statistics from the projections as they are, without bringing them up to date.
+    /// The statistics of calls in a range.
     pub(super) async fn read_tool_call_stats(
         self,
-        filter: &StatsRowFilter,
+        counts: &CountRange<'_>,
     ) -> Result<ToolCallStatsByName, Error> {
-        let mut stats = ToolCallStatsByName::default();
-        for count in figures::call_counts(self.0.tenant, filter).all(&self.0.db).await? {
-            stats.servers.entry(count.server.clone()).or_default().add_calls(&count);
-            stats.tools.entry(count.tool.clone()).or_default().add_calls(&count);
-        }
-        let tools = figures::percentiles_of_tools(self.0.tenant, filter).all(&self.0.db).await?;
-        let servers = figures::percentiles_of_servers(self.0.tenant, filter).all(&self.0.db).await?;
-        for (by_name, rows) in [(&mut stats.tools, tools), (&mut stats.servers, servers)] {
-            for row in rows {
-                by_name.entry(row.group.clone()).or_default().took = DurationPercentiles::of(&row);
+        let (mut tools, mut servers) = (BTreeMap::new(), BTreeMap::new());
+        for PeriodCount { key, count, .. } in counts.read(CountKind::Call, false).await? {
+            let server = key.name.split_once('/').map_or(key.name.as_str(), |(server, _)| server).to_owned();
+            for (by_name, name) in [(&mut servers, server), (&mut tools, key.name.clone())] {
+                let counts: &mut ToolCallCounts = by_name.entry(name).or_default();
+                counts.add(&key, &count)?;
             }
         }
-        self.add_last_errors(filter, &mut stats).await?;
+        let mut stats = ToolCallStatsByName::default();
+        for (counts, by_name) in [(tools, &mut stats.tools), (servers, &mut stats.servers)] {
+            for (name, counts) in counts {
+                by_name.insert(name, self.complete_stats(counts).await?);
+            }
+        }
         Ok(stats)
     }
 
-    /// Adds the last error of each tool and each server.
-    async fn add_last_errors(
-        self,
-        filter: &StatsRowFilter,
-        stats: &mut ToolCallStatsByName,
-    ) -> Result<(), Error> {
-        for found in figures::last_errors(self.0.tenant, filter).all(&self.0.db).await? {
-            let error = LastError {
-                at: format_time(found.started_at),
-                at_ms: found.started_at,
-                outcome: found.outcome,
-                category: found.category,
-                message: self.error_message_at(found.error_position).await?,
-            };
-            let server = found.tool.split_once('/').map_or(found.tool.as_str(), |(server, _)| server);
-            stats.servers.entry(server.to_owned()).or_default().keep_last_error(&error);
-            stats.tools.entry(found.tool).or_default().keep_last_error(&error);
+    /// The statistics of counted calls, with their percentiles and their last error.
+    async fn complete_stats(self, counts: ToolCallCounts) -> Result<ToolCallStats, Error> {
+        let ToolCallCounts { mut stats, durations, last_error } = counts;
+        stats.took = DurationPercentiles::of(&durations);
+        if let Some((Top { value, at }, outcome, category)) = last_error {
+            let message = self.error_message_at(at).await?;
+            stats.last_error = Some(LastError { at: format_time(value), outcome, category, message });
         }
-        Ok(())
+        Ok(stats)
     }
 
     /// The error message in the payload at a position. `None`: no position, no message, or erased.
-    async fn error_message_at(self, position: Option<u64>) -> Result<Option<String>, Error> {
+    pub(super) async fn error_message_at(self, position: Option<u64>) -> Result<Option<String>, Error> {
         let Some(position) = position else { return Ok(None) };
         let payload = payloads::by_position(self.0.tenant, position).first(&self.0.db).await?;
         let result: Option<Value> = payload.and_then(|payload| serde_json::from_slice(&payload.body).ok());
@@ -116,22 +106,37 @@ impl Journal<'_> {
     }
 }
 
-impl ToolCallStats {
-    /// Adds the calls of one row.
-    fn add_calls(&mut self, count: &figures::CallCount) {
-        let category = count.category.map_or(NO_CATEGORY, ErrorCategory::as_str).to_owned();
-        self.calls += count.calls;
-        match count.outcome {
-            Outcome::Succeeded => self.succeeded += count.calls,
-            Outcome::Failed => *self.failed.entry(category).or_default() += count.calls,
-            Outcome::Unknown => *self.unknown.entry(category).or_default() += count.calls,
-        }
-    }
+/// The calls of a tool or a server while they are counted.
+#[derive(Debug, Default)]
+struct ToolCallCounts {
+    stats: ToolCallStats,
+    durations: Histogram,
+    last_error: Option<(Top, Outcome, Option<ErrorCategory>)>,
+}
 
-    /// Keeps `error` as the last error if it is newer than the known one.
-    fn keep_last_error(&mut self, error: &LastError) {
-        if self.last_error.as_ref().is_none_or(|known| known.at_ms < error.at_ms) {
-            self.last_error = Some(error.clone());
+impl ToolCallCounts {
+    /// Adds the calls of one row.
+    fn add(&mut self, key: &CountKey, count: &Count) -> Result<(), Error> {
+        let corrupt = |error: String| Error::Corrupt(Corruption::Row(error));
+        let outcome: Outcome = key.outcome.parse().map_err(corrupt)?;
+        let category: Option<ErrorCategory> = Some(&key.category)
+            .filter(|word| !word.is_empty())
+            .map(|word| word.parse())
+            .transpose()
+            .map_err(corrupt)?;
+        let calls = count.n.max(0) as u64;
+        let word = category.map_or(NO_CATEGORY, ErrorCategory::as_str).to_owned();
+        self.stats.calls += calls;
+        match outcome {
+            Outcome::Succeeded => self.stats.succeeded += calls,
+            Outcome::Failed => *self.stats.failed.entry(word).or_default() += calls,
+            Outcome::Unknown => *self.stats.unknown.entry(word).or_default() += calls,
         }
+        self.durations.merge(&count.durations, 1);
+        let known = self.last_error.map(|(top, ..)| top.value);
+        if let Some(top) = count.top.filter(|top| known.is_none_or(|known| known < top.value)) {
+            self.last_error = Some((top, outcome, category));
+        }
+        Ok(())
     }
 }

@@ -22,7 +22,9 @@ use crate::caller::Caller;
 use crate::error::{Corruption, Error};
 use crate::ledger::{KeyedReply, SetTasksRequest};
 use crate::random;
-use crate::store::{executions, payloads, tasks};
+use crate::store::execution_filter::ExecutionFilter;
+use crate::store::execution_list::{self, ExecutionQuery};
+use crate::store::{payloads, tasks};
 
 pub use history::{TaskHistory, TaskHistoryEvent};
 use task_plan_rules::RuleEffects;
@@ -265,10 +267,8 @@ impl Tasks<'_> {
 
     /// The progress of a plan's newest execution that belongs to `task` or to no task. `plan`: its id.
     async fn load_plan_progress(self, plan: &str, task: Option<&str>) -> Result<PlanProgress, Error> {
-        let filter = executions::ExecutionRowFilter { plan: Some(plan.to_owned()), ..Default::default() };
-        let rows = executions::list(self.0.tenant, self.0.boundary(), &filter, STATUS_EXECUTIONS_MAX)
-            .all(&self.0.db)
-            .await?;
+        let filter = ExecutionFilter { plan: plan.to_owned().into(), ..ExecutionFilter::default() };
+        let (rows, _) = self.0.executions().rows(&filter, STATUS_EXECUTIONS_MAX).await?;
         // A plan may serve several tasks; each of its executions runs for one of them.
         let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
         let planned = match self.0.plans().load(plan).await {
@@ -288,10 +288,10 @@ impl Tasks<'_> {
     /// The status of a task derived from its open executions: blocked if one is, else in progress. `None`: it
     /// has none.
     async fn status_from_executions(self, row: &tasks::TaskRow) -> Result<Option<DerivedTaskStatus>, Error> {
-        let filter = executions::ExecutionRowFilter { task: Some(row.id.clone()), ..Default::default() };
+        let filter = ExecutionFilter { task: row.id.clone().into(), ..ExecutionFilter::default() };
         let within = self.0.boundary().or(row.project.as_deref());
-        let rows =
-            executions::list(self.0.tenant, within, &filter, STATUS_EXECUTIONS_MAX).all(&self.0.db).await?;
+        let query = ExecutionQuery { filter: &filter, within, waiting_after_end: false };
+        let rows = execution_list::list(&self.0.db, self.0.tenant, &query, STATUS_EXECUTIONS_MAX).await?;
         let first = |statuses: &[ExecutionStatus]| {
             rows.iter().find(|row| statuses.iter().any(|status| row.status == status.as_str()))
         };

@@ -159,6 +159,14 @@ pub struct ExecutionSummary {
     pub project: Option<String>,
     pub started_at: String,
     pub ended_at: Option<String>,
+    /// The actor that started it. `None` in lists that are no pages.
+    pub started_by: Option<String>,
+    /// Steps that have succeeded or were skipped. `None` in a list while it runs.
+    pub done: Option<u64>,
+    /// Steps of its plan. `None`: a former version started it, and it has not changed since.
+    pub total: Option<u64>,
+    /// The error of the first step that failed or is unknown, on one line. `None` while it runs.
+    pub first_error: Option<String>,
     /// It is running or compensating, and no live process drives it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
@@ -204,6 +212,10 @@ impl ExecutionSummary {
             project: row.project.clone(),
             started_at: format_time(row.started_at),
             ended_at: row.ended_at.map(format_time),
+            started_by: None,
+            done: row.done,
+            total: row.total,
+            first_error: None,
             stopped: false,
             undo_waits: row.wake_at == Some(executions::WAITS_AFTER_END),
             stream: row.id,

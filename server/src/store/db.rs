@@ -16,6 +16,7 @@ use actbook_engine::id::TenantId;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
+use super::dialect;
 use super::journal::decode_head;
 use super::{Appended, Batch, Dialect, Error, JournalHead, Row, SqlValue, Statement};
 use crate::config::{DatabaseOptions, without_password};
@@ -144,6 +145,20 @@ impl Db {
         match &self.backend {
             Backend::Sqlite(sqlite) => run_blocking(sqlite, move |sqlite| sqlite.transact(&statements)).await,
             Backend::Postgres(postgres) => postgres.transact(statements).await,
+        }
+    }
+
+    /// Like `transact`, but a power cut may undo the transaction: for projections, which follow the journal
+    /// again. It never precedes what it was computed from, because later commits are not durable before it.
+    pub async fn transact_relaxed(&self, mut statements: Vec<Statement>) -> Result<Vec<Vec<Row>>, Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                run_blocking(sqlite, move |sqlite| sqlite.transact_relaxed(&statements)).await
+            }
+            Backend::Postgres(postgres) => {
+                statements.insert(0, Statement::new(dialect::relaxed_durability::POSTGRES, Vec::new()));
+                postgres.transact(statements).await
+            }
         }
     }
 

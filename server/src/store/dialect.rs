@@ -58,6 +58,13 @@ pub(super) mod begin {
     pub const POSTGRES: &str = "BEGIN";
 }
 
+/// Makes commits return before they are durable: of a connection on SQLite, of one transaction on PostgreSQL.
+/// Neither lets a later durable commit survive a power cut without the earlier ones.
+pub(super) mod relaxed_durability {
+    pub const SQLITE: &str = "PRAGMA synchronous = NORMAL";
+    pub const POSTGRES: &str = "SET LOCAL synchronous_commit = off";
+}
+
 /// Reads and locks the head: no other process can append until this transaction ends. On SQLite the write
 /// lock, taken at the start, is enough; PostgreSQL locks the row and serves waiting transactions in order.
 pub(super) mod lock_head {

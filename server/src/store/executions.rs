@@ -2,11 +2,11 @@
 //! due work. The view of a single execution is rendered from its fold, not from here.
 
 use actbook_engine::id::{StreamId, TenantId};
-use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
+use actbook_engine::policy::ExecutionStatus;
 
-use super::journal::like_patterns;
+use super::journal::like_pattern;
 use super::select::prefix_end;
-use super::{Db, Error, PrefixMatch, Row, Select, SqlValue, Statement};
+use super::{Db, Error, PrefixMatch, Row, Select, Statement};
 
 /// One row of the table `executions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,13 @@ pub struct ExecutionRow {
     /// When the runner has work to do on it, in epoch milliseconds; 0 while it runs, None if never, and
     /// `WAITS_AFTER_END` if it has ended and an undo waits for a yes.
     pub wake_at: Option<i64>,
+    /// Steps that have succeeded or were skipped. None while it runs or compensates: a step does not update
+    /// the row.
+    pub done: Option<u64>,
+    /// Steps of its plan. None: a former version wrote the row.
+    pub total: Option<u64>,
+    /// Position of the error of the first step that failed or is unknown. None while it runs, as `done`.
+    pub first_error: Option<u64>,
 }
 
 /// The `wake_at` of an ended execution whose undo waits for a yes: never due, and found by its index.
@@ -46,14 +53,17 @@ pub struct ExecutionChange<'a> {
     pub epoch: u64,
     pub ended_at: Option<i64>,
     pub wake_at: Option<i64>,
+    pub done: Option<u64>,
+    pub total: Option<u64>,
+    pub first_error: Option<u64>,
 }
 
 /// Inserts the row of a new execution.
 pub fn insert(tenant: TenantId, execution: &ExecutionRow) -> Statement {
     Statement::new(
         "INSERT INTO executions (tenant, id, public_id, plan, plan_name, plan_version, task, status, \
-         place, seat, epoch, started_at, ended_at, look_again_at, project) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+         place, seat, epoch, started_at, ended_at, look_again_at, project, done, total, first_error) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
         vec![
             tenant.into(),
             execution.id.into(),
@@ -70,6 +80,9 @@ pub fn insert(tenant: TenantId, execution: &ExecutionRow) -> Statement {
             execution.ended_at.into(),
             execution.wake_at.into(),
             project_param(execution.project.as_deref()),
+            execution.done.into(),
+            execution.total.into(),
+            execution.first_error.into(),
         ],
     )
 }
@@ -78,7 +91,7 @@ pub fn insert(tenant: TenantId, execution: &ExecutionRow) -> Statement {
 pub fn update(tenant: TenantId, id: StreamId, change: &ExecutionChange<'_>) -> Statement {
     Statement::new(
         "UPDATE executions SET status = $3, place = $4, seat = $5, epoch = $6, ended_at = $7, \
-         look_again_at = $8 WHERE tenant = $1 AND id = $2",
+         look_again_at = $8, done = $9, total = $10, first_error = $11 WHERE tenant = $1 AND id = $2",
         vec![
             tenant.into(),
             id.into(),
@@ -88,6 +101,9 @@ pub fn update(tenant: TenantId, id: StreamId, change: &ExecutionChange<'_>) -> S
             change.epoch.into(),
             change.ended_at.into(),
             change.wake_at.into(),
+            change.done.into(),
+            change.total.into(),
+            change.first_error.into(),
         ],
     )
 }
@@ -101,7 +117,8 @@ macro_rules! select_executions {
     ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT id, public_id, plan, plan_name, plan_version, task, status, place, \
-             executions.seat, epoch, started_at, ended_at, look_again_at, project FROM executions ",
+             executions.seat, epoch, started_at, ended_at, look_again_at, project, done, total, first_error \
+             FROM executions ",
             $($rest),+
         )
     };
@@ -124,7 +141,15 @@ fn decode_execution(mut row: Row) -> Result<ExecutionRow, Error> {
         ended_at: row.optional_int(11)?,
         wake_at: row.optional_int(12)?,
         project: decode_project(&mut row, 13)?,
+        done: optional_uint(&row, 14)?,
+        total: optional_uint(&row, 15)?,
+        first_error: optional_uint(&row, 16)?,
     })
+}
+
+/// A column with a number that is never negative, or null.
+fn optional_uint(row: &Row, column: usize) -> Result<Option<u64>, Error> {
+    if row.is_null(column) { Ok(None) } else { row.uint(column).map(Some) }
 }
 
 pub fn by_id(tenant: TenantId, id: StreamId) -> Select<ExecutionRow> {
@@ -206,114 +231,59 @@ fn by_id_prefix(tenant: TenantId, within: Option<&str>, prefix: &str) -> Select<
     )
 }
 
-/// Which executions to list. A field that is None does not restrict.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ExecutionRowFilter {
-    pub status: Option<ExecutionStatus>,
-    /// A plan's id or name.
-    pub plan: Option<String>,
-    pub task: Option<String>,
-    pub project: Option<String>,
-    /// An actor with entries in the execution. This and `category` need an up-to-date `call_stats`
-    /// projection.
-    pub actor: Option<String>,
-    /// Error category of a step that ended failed or unknown.
-    pub category: Option<ErrorCategory>,
-    /// Earliest start, in epoch milliseconds.
-    pub since: Option<i64>,
-    /// Starts before this, in epoch milliseconds.
-    pub until: Option<i64>,
-    /// Each word must occur in the id, the plan's name or the task, ignoring case.
-    pub words: Vec<String>,
-    /// Cursor of the next page: the id of the last execution shown.
-    pub before: Option<u64>,
+/// The executions with these ids, in their order; ids without an execution are left out.
+pub async fn by_ids(db: &Db, tenant: TenantId, ids: &[u64]) -> Result<Vec<ExecutionRow>, Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let param_sets = ids.iter().map(|id| vec![tenant.into(), (*id).into()]).collect();
+    let found = db.look_up(select_executions!("WHERE tenant = $1 AND id = $2"), param_sets).await?;
+    found.into_iter().flatten().map(decode_execution).collect()
 }
 
-macro_rules! matches_word {
-    ($word:literal) => {
-        concat!(
-            " AND (CAST($",
-            $word,
-            " AS TEXT) IS NULL OR lower(public_id || ' ' || plan_name || ' ' || COALESCE(task, '')) LIKE $",
-            $word,
-            " ESCAPE '\\')"
-        )
-    };
-}
-
-/// The text of `list`, with a condition on status and task that suits an index.
-macro_rules! list_sql {
-    ($by:literal) => {
-        concat!(
-            "SELECT id, public_id, plan, plan_name, plan_version, task, status, place, \
-             executions.seat, epoch, started_at, ended_at, look_again_at, project FROM executions \
-             WHERE tenant = $1 AND started_at >= $2 AND started_at < $3 AND id < $4",
-            $by,
-            " AND ($7 = '' OR plan = $7 OR plan_name = $7) \
-             AND ($9 = '' OR id IN (SELECT stream FROM actors WHERE actors.tenant = $1 AND actor = $9)) \
-             AND ($10 = '' OR id IN (SELECT stream FROM troubles WHERE troubles.tenant = $1 AND category = $10))",
-            matches_word!(11),
-            matches_word!(12),
-            matches_word!(13),
-            matches_word!(14),
-            " AND ",
-            within!(15),
-            " AND ($16 = '' OR project = $16) ORDER BY id DESC LIMIT $5"
-        )
-    };
-}
-
-/// The parameters of `list_sql!`.
-fn list_params(
-    tenant: TenantId,
-    within: Option<&str>,
-    filter: &ExecutionRowFilter,
-    limit: u64,
-) -> Vec<SqlValue> {
-    let (since, until) = (filter.since.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX));
-    let before = filter.before.unwrap_or(u64::MAX);
-    let mut params = vec![tenant.into(), since.into(), until.into(), before.into(), limit.into()];
-    let (status, category) =
-        (filter.status.map(ExecutionStatus::as_str), filter.category.map(ErrorCategory::as_str));
-    let [plan, task, actor] = [&filter.plan, &filter.task, &filter.actor].map(Option::as_deref);
-    params.extend([status, plan, task, actor, category].map(|word| word.unwrap_or_default().into()));
-    params.extend(like_patterns(&filter.words));
-    params.extend([within, filter.project.as_deref()].map(project_param));
-    params
-}
-
-/// Executions that pass the filter and the project boundary `within`, newest first.
-pub fn list(
-    tenant: TenantId,
-    within: Option<&str>,
-    filter: &ExecutionRowFilter,
-    limit: u64,
-) -> Select<ExecutionRow> {
-    // Separate texts, so that the planner uses the index by task, by status or by `look_again_at`.
-    let sql = match (&filter.task, filter.status) {
-        (Some(_), _) => list_sql!(" AND ($6 = '' OR status = $6) AND task = $8"),
-        (None, None) => list_sql!(" AND $6 = '' AND $8 = ''"),
-        (None, Some(ExecutionStatus::Succeeded)) => list_sql!(" AND status = $6 AND $8 = ''"),
-        (None, Some(ExecutionStatus::Running)) => {
-            list_sql!(" AND status = $6 AND look_again_at = 0 AND $8 = ''")
-        }
-        (None, Some(_)) => {
-            list_sql!(" AND status = $6 AND status <> 'running' AND status <> 'succeeded' AND $8 = ''")
-        }
-    };
-    Select::new(sql, list_params(tenant, within, filter, limit), decode_execution)
-}
-
-/// The number of executions of each status within the project boundary `within`.
-pub fn count_by_status(tenant: TenantId, within: Option<&str>) -> Select<(String, u64)> {
+/// Executions with an id from `from` up to but excluding `before`, newest first.
+pub fn newest(tenant: TenantId, (from, before): (u64, u64), limit: u64) -> Select<ExecutionRow> {
     Select::new(
-        concat!(
-            "SELECT status, COUNT(*) FROM executions WHERE tenant = $1 AND ",
-            within!(2),
-            " GROUP BY status ORDER BY status"
-        ),
-        vec![tenant.into(), project_param(within)],
-        |mut row| Ok((row.take_text(0)?, row.uint(1)?)),
+        select_executions!("WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY id DESC LIMIT $4"),
+        vec![tenant.into(), from.into(), before.into(), limit.into()],
+        decode_execution,
+    )
+}
+
+/// The streams of executions whose public id begins with `prefix`.
+pub fn ids_by_prefix(tenant: TenantId, prefix: &str, limit: u64) -> Select<u64> {
+    Select::new(
+        "SELECT id FROM executions WHERE tenant = $1 AND public_id >= $2 AND public_id < $3 \
+         ORDER BY public_id LIMIT $4",
+        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), limit.into()],
+        |row| row.uint(0),
+    )
+}
+
+/// The streams of a task's executions.
+pub fn ids_by_task(tenant: TenantId, task: &str) -> Select<StreamId> {
+    Select::new(
+        "SELECT id FROM executions WHERE tenant = $1 AND task = $2 ORDER BY id",
+        vec![tenant.into(), task.into()],
+        |row| row.stream(0),
+    )
+}
+
+/// Tasks that are searched for a word; those beyond, in byte order, are not found by it.
+const TASKS_SEARCHED_MAX: u64 = 20_000;
+
+/// Tasks of executions that contain `word`, ignoring case. Each task is one step along the index, however many
+/// executions it has.
+pub fn tasks_containing(tenant: TenantId, word: &str, limit: u64) -> Select<String> {
+    Select::new(
+        "WITH RECURSIVE each_task (task, nth) AS (\
+         SELECT MIN(task), CAST(1 AS BIGINT) FROM executions WHERE tenant = $1 AND task IS NOT NULL UNION ALL \
+         SELECT (SELECT MIN(executions.task) FROM executions WHERE tenant = $1 \
+         AND executions.task > each_task.task), nth + 1 \
+         FROM each_task WHERE each_task.task IS NOT NULL AND nth < $4) \
+         SELECT task FROM each_task WHERE lower(task) LIKE $2 ESCAPE '\\' LIMIT $3",
+        vec![tenant.into(), like_pattern(word).into(), limit.into(), TASKS_SEARCHED_MAX.into()],
+        |mut row| row.take_text(0),
     )
 }
 
@@ -355,22 +325,6 @@ pub fn due_by(tenant: TenantId, now_ms: i64, limit: u64) -> Select<ExecutionRow>
     Select::new(
         select_executions!("WHERE tenant = $1 AND look_again_at <= $2 ORDER BY look_again_at, id LIMIT $3"),
         vec![tenant.into(), now_ms.into(), limit.into()],
-        decode_execution,
-    )
-}
-
-/// Like `list`, for ended executions whose undo waits for a yes.
-pub fn waiting_after_end(
-    tenant: TenantId,
-    within: Option<&str>,
-    filter: &ExecutionRowFilter,
-    limit: u64,
-) -> Select<ExecutionRow> {
-    let mut params = list_params(tenant, within, filter, limit);
-    params.push(WAITS_AFTER_END.into());
-    Select::new(
-        list_sql!(" AND look_again_at = $17 AND ($6 = '' OR status = $6) AND ($8 = '' OR task = $8)"),
-        params,
         decode_execution,
     )
 }

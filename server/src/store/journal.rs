@@ -194,6 +194,17 @@ pub fn by_position(tenant: TenantId, position: u64) -> Select<Entry> {
     )
 }
 
+/// The actor of the entry at each position. None: there is no entry.
+pub async fn actors_at(db: &Db, tenant: TenantId, positions: &[u64]) -> Result<Vec<Option<String>>, Error> {
+    let params = |position: &u64| vec![EntryKey::new(tenant, *position).into()];
+    let param_sets = positions.iter().map(params).collect();
+    let found = db.look_up("SELECT actor FROM journal WHERE entry = $1", param_sets).await?;
+    found
+        .into_iter()
+        .map(|rows| rows.into_iter().next().map(|mut row| row.take_text(0)).transpose())
+        .collect()
+}
+
 /// One stream's entries after a position, in order, for folding.
 pub fn by_stream(dialect: Dialect, tenant: TenantId, stream: StreamId, after: u64) -> Select<Entry> {
     let sql = match dialect {
@@ -396,7 +407,7 @@ pub(super) fn like_patterns(words: &[String]) -> [SqlValue; WORDS_MAX] {
 }
 
 /// The LIKE pattern for lower-case texts that contain `word` literally; wildcards in `word` are escaped.
-fn like_pattern(word: &str) -> String {
+pub(super) fn like_pattern(word: &str) -> String {
     let mut pattern = String::from("%");
     for character in word.to_lowercase().chars() {
         if matches!(character, '%' | '_' | '\\') {

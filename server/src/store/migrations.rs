@@ -34,6 +34,7 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0015_hot_path"),
     migration!("0016_projects"),
     migration!("0017_credentials"),
+    migration!("0018_facets"),
 ];
 
 /// Creates the table of applied migrations.

@@ -1,9 +1,12 @@
 //! The projection of the plan library: one row per saved version of a plan or a template. The document is the
 //! payload of the entry at `position`.
 
+use std::collections::BTreeMap;
+
 use actbook_engine::id::TenantId;
 
 use super::executions::{decode_project, own_first, project_param, within, within_or_everywhere};
+use super::journal::like_pattern;
 use super::select::prefix_end;
 use super::{Db, EntryKey, Error, PrefixMatch, Row, Select, Statement};
 
@@ -173,6 +176,36 @@ pub fn by_name(tenant: TenantId, within: Option<&str>, home: &str, name: &str) -
         vec![tenant.into(), name.into(), project_param(within), home.into()],
         decode_plan,
     )
+}
+
+/// The ids of the plans with this name, deleted ones included.
+pub fn ids_by_name(tenant: TenantId, name: &str) -> Select<String> {
+    Select::new(
+        "SELECT DISTINCT id FROM plans WHERE tenant = $1 AND name = $2 AND template = 0",
+        vec![tenant.into(), name.into()],
+        |mut row| row.take_text(0),
+    )
+}
+
+/// The ids of the plans whose name contains `word`, ignoring case, deleted ones included.
+pub fn ids_by_name_word(tenant: TenantId, word: &str, limit: u64) -> Select<String> {
+    Select::new(
+        "SELECT DISTINCT id FROM plans WHERE tenant = $1 AND lower(name) LIKE $2 ESCAPE '\\' \
+         AND template = 0 ORDER BY id LIMIT $3",
+        vec![tenant.into(), like_pattern(word).into(), limit.into()],
+        |mut row| row.take_text(0),
+    )
+}
+
+/// The name of each of these plans, by id; deleted plans have theirs too.
+pub async fn names(db: &Db, tenant: TenantId, ids: &[&str]) -> Result<BTreeMap<String, String>, Error> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let sql = "SELECT id, name FROM plans WHERE tenant = $1 AND id = $2 ORDER BY version DESC LIMIT 1";
+    let param_sets = ids.iter().map(|id| vec![tenant.into(), (*id).into()]).collect();
+    let rows = db.read_many(sql, param_sets).await?.into_iter().flatten();
+    rows.map(|mut row| Ok((row.take_text(0)?, row.take_text(1)?))).collect()
 }
 
 /// The newest version of each plan, ordered by name.

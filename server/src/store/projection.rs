@@ -3,6 +3,7 @@
 
 mod calls;
 mod claims;
+mod figures;
 mod waits;
 
 use actbook_engine::any_event;
@@ -14,9 +15,7 @@ use actbook_engine::policy::ExecutionStatus;
 
 use super::executions::{ExecutionChange, ExecutionRow, WAITS_AFTER_END};
 use super::{Statement, notes, plans, tasks};
-pub use calls::call_rows;
-pub use claims::{claim_rows, trouble_rows};
-pub use waits::{AuthoredEntry, Waits, collect_waits, still_open};
+pub use figures::{ActorEntry, ExecutionHistory, StreamFigures, stream_figures};
 
 /// The statement that an entry of the plan library causes: insert a version, or mark a plan as deleted. None
 /// for other entries.
@@ -128,6 +127,24 @@ pub struct RowSummary {
     epoch: Epoch,
     ended_at: Option<i64>,
     wake_at: Option<i64>,
+    progress: Option<RowProgress>,
+}
+
+/// The progress of an execution that does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RowProgress {
+    done: u64,
+    first_error: Option<u64>,
+}
+
+/// The progress in an execution's row. None while it runs or compensates.
+fn row_progress(status: ExecutionStatus, execution: &execution::Execution) -> Option<RowProgress> {
+    if matches!(status, ExecutionStatus::Running | ExecutionStatus::Compensating) {
+        return None;
+    }
+    let error = execution.first_failed_step().and_then(|step| step.error?.detail);
+    let first_error = error.map(|detail| detail.position.0);
+    Some(RowProgress { done: execution.steps_done() as u64, first_error })
 }
 
 /// Summarises an execution.
@@ -139,11 +156,13 @@ pub fn summarize(execution: &execution::Execution) -> RowSummary {
         epoch: execution.epoch,
         ended_at: execution.ended_at_ms,
         wake_at: wake_at(status, execution),
+        progress: row_progress(status, execution),
     }
 }
 
 pub fn execution_row(stream: StreamId, execution: &execution::Execution) -> ExecutionRow {
     let status = execution.status();
+    let progress = row_progress(status, execution);
     ExecutionRow {
         id: stream,
         public_id: execution.id.to_string(),
@@ -159,6 +178,9 @@ pub fn execution_row(stream: StreamId, execution: &execution::Execution) -> Exec
         started_at: execution.started_at_ms,
         ended_at: execution.ended_at_ms,
         wake_at: wake_at(status, execution),
+        done: progress.map(|progress| progress.done),
+        total: Some(execution.steps.len() as u64),
+        first_error: progress.and_then(|progress| progress.first_error),
     }
 }
 
@@ -186,5 +208,8 @@ pub fn execution_change(row: &ExecutionRow) -> ExecutionChange<'_> {
         epoch: row.epoch,
         ended_at: row.ended_at,
         wake_at: row.wake_at,
+        done: row.done,
+        total: row.total,
+        first_error: row.first_error,
     }
 }

@@ -1,14 +1,14 @@
-//! Cursors of the projections that are built on demand: how far each has read the journal.
+//! Cursors of the projections that follow the journal: how far each has read it.
 
 use actbook_engine::id::TenantId;
 
 use super::{Select, Statement};
 
-/// A projection that is built on demand.
+/// A projection that follows the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProjectionCursor {
-    /// The tables that are derived from whole executions; see `call_stats`.
-    CallStats,
+    /// The tables that the projector writes: `facets`, `counts` and others.
+    Executions,
     /// The index of journal segments; see `journal_index`.
     JournalIndex,
 }
@@ -17,7 +17,7 @@ impl ProjectionCursor {
     /// The cursor's name in the table.
     fn name(self) -> &'static str {
         match self {
-            ProjectionCursor::CallStats => "calls",
+            ProjectionCursor::Executions => "executions",
             ProjectionCursor::JournalIndex => "stretches",
         }
     }

@@ -23,7 +23,8 @@ pub fn status(error: &Error) -> StatusCode {
         | Error::NoSuchStatus(_)
         | Error::NoSuchCategory(_)
         | Error::InvalidKey { .. }
-        | Error::NoWords { .. } => StatusCode::BAD_REQUEST,
+        | Error::NoWords { .. }
+        | Error::ForeignCursor => StatusCode::BAD_REQUEST,
         Error::Invalid(_)
         | Error::InvalidArguments { .. }
         | Error::InvalidName { .. }
@@ -133,6 +134,7 @@ pub fn cure(error: &Error) -> String {
         | Error::InvalidName { .. }
         | Error::InvalidKey { .. }
         | Error::NoWords { .. }
+        | Error::ForeignCursor
         | Error::SeveralOwners
         | Error::StepWithoutExecution
         | Error::OutputNotAllowed { .. }

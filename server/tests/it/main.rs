@@ -10,6 +10,7 @@ mod durability;
 mod mcp;
 mod memory;
 mod postgres;
+mod projector;
 mod refusals;
 mod store;
 mod tidy;

@@ -7,7 +7,7 @@ mod history_queries;
 mod interfaces;
 mod notes;
 mod projects;
-mod random_history;
+pub mod random_history;
 mod recount;
 mod search;
 mod stats;

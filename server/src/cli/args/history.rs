@@ -29,6 +29,12 @@ pub struct ListArgs {
     /// Only those with a step that failed, or is unknown, for this reason
     #[arg(long, value_parser = one_of(ErrorCategory::ALL.iter().map(|word| word.as_str()), str::parse::<ErrorCategory>))]
     pub category: Option<ErrorCategory>,
+    /// Only those that called this tool, as `server/tool`
+    #[arg(long, value_name = "TOOL")]
+    pub tool: Option<String>,
+    /// Only those that called a tool of this server
+    #[arg(long, value_name = "SERVER")]
+    pub server: Option<String>,
     /// Only those in which this actor has entries: `person:ada`, or `ada`
     #[arg(long)]
     pub actor: Option<String>,
@@ -37,9 +43,12 @@ pub struct ListArgs {
     pub since: Option<i64>,
     #[arg(long, value_name = "TIME", value_parser = times::until)]
     pub until: Option<i64>,
-    /// Words of the id, the plan's name or the task, which must all occur
+    /// Words that must all occur: the id's beginning, or in the plan's name, the task, a tool or an actor
     #[arg(long, value_name = "WORDS")]
     pub search: Option<String>,
+    /// Only those without this value: `status=failed`, `tool=mail/send`; also plan, task, server, actor and category
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_exclusion)]
+    pub not: Vec<ListExclusion>,
     #[arg(long, default_value_t = 50)]
     pub limit: u64,
     /// Continue after this execution: the last one of the page before
@@ -126,4 +135,32 @@ pub struct StatsArgs {
     /// Only of this project: its name in the config, or its folder
     #[arg(long)]
     pub project: Option<String>,
+}
+
+/// A value that listed executions must not have.
+#[derive(Clone, Debug)]
+pub enum ListExclusion {
+    Status(ExecutionStatus),
+    Plan(String),
+    Task(String),
+    Tool(String),
+    Server(String),
+    Actor(String),
+    Category(ErrorCategory),
+}
+
+/// Parses `NAME=VALUE`. `Err` names what a list can leave out.
+fn parse_exclusion(text: &str) -> Result<ListExclusion, String> {
+    let (name, value) = text.split_once('=').ok_or("write it as in status=failed")?;
+    let text = || value.to_owned();
+    match name {
+        "status" => Ok(ListExclusion::Status(value.parse()?)),
+        "plan" => Ok(ListExclusion::Plan(text())),
+        "task" => Ok(ListExclusion::Task(text())),
+        "tool" => Ok(ListExclusion::Tool(text())),
+        "server" => Ok(ListExclusion::Server(text())),
+        "actor" => Ok(ListExclusion::Actor(text())),
+        "category" => Ok(ListExclusion::Category(value.parse()?)),
+        other => Err(format!("`{other}` is not one of status, plan, task, tool, server, actor, category")),
+    }
 }

@@ -144,9 +144,9 @@ async fn list_executions(
     limit: u64,
 ) -> Result<AgentAnswer, Error> {
     let filter = ExecutionFilter {
-        status: parse_word(Error::NoSuchStatus, input.status)?,
-        plan: input.plan_id,
-        task: input.task,
+        status: parse_word(Error::NoSuchStatus, input.status)?.into(),
+        plan: input.plan_id.into(),
+        task: input.task.into(),
         since: parse_time_argument("since", input.since)?,
         until: parse_time_argument("until", input.until)?,
         before: input.cursor,
@@ -168,7 +168,7 @@ pub(super) async fn executions_answer(
         format!("{} {} {plan} v{version} started {}", row.status, row.id, row.started_at)
     };
     let lines: Vec<String> = rows.iter().map(line).collect();
-    let hint = filter.actor.as_ref().map_or("", |_| ACTOR_HINT);
+    let hint = if filter.actor.is_unrestricted() { "" } else { ACTOR_HINT };
     Ok(list_answer(json!({ "executions": rows }), lines, &format!("No execution matches.{hint}"), cursor))
 }
 

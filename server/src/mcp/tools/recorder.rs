@@ -160,11 +160,11 @@ impl AgentTool for QueryHistoryInput {
 
     async fn handle(self, endpoint: &McpEndpoint, _request: &AgentRequest) -> Result<AgentAnswer, Error> {
         let filter = ExecutionFilter {
-            status: parse_word(Error::NoSuchStatus, self.status)?,
-            plan: self.plan_id,
-            task: self.task,
-            actor: self.actor,
-            category: parse_word(Error::NoSuchCategory, self.category)?,
+            status: parse_word(Error::NoSuchStatus, self.status)?.into(),
+            plan: self.plan_id.into(),
+            task: self.task.into(),
+            actor: self.actor.into(),
+            category: parse_word(Error::NoSuchCategory, self.category)?.into(),
             since: parse_time_argument("since", self.since)?,
             until: parse_time_argument("until", self.until)?,
             words: search_words(self.search),

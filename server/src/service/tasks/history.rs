@@ -58,7 +58,7 @@ impl Tasks<'_> {
     pub async fn history(self, id: &str) -> Result<TaskHistory, Error> {
         let row = self.row(id).await?;
         let plans = plans::by_task(self.0.tenant, self.0.boundary(), id, PLANS_MAX).all(&self.0.db).await?;
-        let filter = ExecutionFilter { task: Some(id.to_owned()), ..Default::default() };
+        let filter = ExecutionFilter { task: id.to_owned().into(), ..Default::default() };
         let executions = self.0.executions().list(&filter, EXECUTIONS_MAX).await?;
         let notes = self.load_notes(id, &plans, &executions).await?;
         if row.is_none() && plans.is_empty() && executions.is_empty() && notes.is_empty() {

@@ -19,7 +19,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 use super::placeholders::to_sqlite_placeholders;
 use super::{CHUNK_ROWS, ChunkSender};
 use crate::config::without_password;
-use crate::store::{Error, Row, SqlValue, Statement};
+use crate::store::{Error, Row, SqlValue, Statement, dialect};
 
 use writer::Writer;
 
@@ -41,6 +41,8 @@ pub struct Sqlite {
     path: PathBuf,
     readers: Mutex<Vec<Connection>>,
     writer: Mutex<Writer>,
+    /// The connection of `transact_relaxed`, opened at its first use.
+    relaxed_writer: Mutex<Option<Writer>>,
 }
 
 impl Sqlite {
@@ -65,7 +67,12 @@ impl Sqlite {
             newer @ Error::NewerSchema { .. } => newer,
             other => failed(other),
         })?;
-        Ok(Self { path: path.to_owned(), readers: Mutex::default(), writer: Mutex::new(writer) })
+        Ok(Self {
+            path: path.to_owned(),
+            readers: Mutex::default(),
+            writer: Mutex::new(writer),
+            relaxed_writer: Mutex::default(),
+        })
     }
 
     /// Runs one read per parameter set, all on one snapshot; returns the rows of each.
@@ -91,16 +98,21 @@ impl Sqlite {
 
     /// Runs the statements in one transaction; returns the rows of each.
     pub fn transact(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
-        let mut writer = self.writer.lock();
-        writer.transact(|connection| {
-            let results = statements.iter().map(|statement| {
-                query_rows(
-                    &mut connection.prepare_cached(to_sqlite_placeholders(statement.sql))?,
-                    &statement.params,
-                )
-            });
-            results.collect()
-        })
+        self.writer.lock().transact(|connection| run_all(connection, statements))
+    }
+
+    /// Like `transact`, on a connection whose commits do not wait for the disk.
+    pub fn transact_relaxed(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
+        let mut relaxed = self.relaxed_writer.lock();
+        let mut writer = match relaxed.take() {
+            Some(writer) => writer,
+            None => Writer::open(&self.path)?,
+        };
+        // Each time: the writer may have replaced its connection after an error.
+        writer.with_connection(|connection| connection.execute_batch(dialect::relaxed_durability::SQLITE))?;
+        let results = writer.transact(|connection| run_all(connection, statements));
+        *relaxed = Some(writer);
+        results
     }
 
     /// Removes the bytes of erased rows: vacuums a small file and truncates the write-ahead log, which still
@@ -216,6 +228,15 @@ fn send_chunks(
     // Sending fails only if the visitor has stopped reading.
     drop(chunks.blocking_send(Ok(chunk)));
     Ok(())
+}
+
+/// Runs the statements in order; returns the rows of each.
+fn run_all(connection: &Connection, statements: &[Statement]) -> rusqlite::Result<Vec<Vec<Row>>> {
+    let results = statements.iter().map(|statement| {
+        let mut prepared = connection.prepare_cached(to_sqlite_placeholders(statement.sql))?;
+        query_rows(&mut prepared, &statement.params)
+    });
+    results.collect()
 }
 
 /// Runs a prepared statement and collects its rows.

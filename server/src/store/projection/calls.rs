@@ -1,9 +1,9 @@
 //! Converts an execution's entries to rows of calls, each from its start entry to its end entry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use actbook_engine::any_event;
-use actbook_engine::event::{Event, PayloadDigest, PlanRef, ProbeFinding};
+use actbook_engine::event::{Event, PayloadDigest, ProbeFinding};
 use actbook_engine::execution::RecordedEvent;
 use actbook_engine::id::{StepId, StreamId};
 use actbook_engine::plan::{CompensationWork, Plan, Step, StepWork};
@@ -12,33 +12,41 @@ use actbook_engine::policy::{ErrorCategory, Outcome};
 use crate::store::calls::CallRow;
 
 /// Kinds of calls, as the rows name them.
-const RUN: &str = "run";
+pub(super) const RUN: &str = "run";
 const PROBE: &str = "probe";
 const COMPENSATION: &str = "compensation";
 
 /// Step, kind and number of a call.
 type CallKey = (String, &'static str, u64);
 
-/// All calls of one execution, without those that a takeover proved unsent.
-pub fn call_rows(
+/// The calls of one execution.
+#[derive(Debug, Default)]
+pub struct CallHistory {
+    /// Without those that a takeover proved unsent.
+    pub calls: Vec<CallRow>,
+    /// Every tool of which a call has started, those calls included.
+    pub tools: BTreeSet<String>,
+}
+
+/// Collects the calls of one execution.
+pub fn call_history<'a>(
     stream: StreamId,
-    reference: &PlanRef,
     plan: &Plan,
-    entries: &[RecordedEvent],
-) -> Vec<CallRow> {
-    let mut tracker = CallTracker { stream, reference, plan, calls: BTreeMap::new() };
+    entries: impl Iterator<Item = &'a RecordedEvent>,
+) -> CallHistory {
+    let mut tracker = CallTracker { stream, plan, calls: BTreeMap::new(), tools: BTreeSet::new() };
     for recorded in entries {
         tracker.apply(recorded);
     }
-    tracker.calls.into_values().collect()
+    CallHistory { calls: tracker.calls.into_values().collect(), tools: tracker.tools }
 }
 
 /// Collects the calls while an execution's entries are read in order.
 struct CallTracker<'a> {
     stream: StreamId,
-    reference: &'a PlanRef,
     plan: &'a Plan,
     calls: BTreeMap<CallKey, CallRow>,
+    tools: BTreeSet<String>,
 }
 
 /// How a call ended.
@@ -122,13 +130,12 @@ impl CallTracker<'_> {
     ) {
         let Some(no) = self.plan.find_step(id.as_str()) else { return };
         let (tool, agent) = tool_and_agent(self.plan.step(no));
+        self.tools.extend(tool.clone());
         let call = CallRow {
             stream: self.stream,
             step: id.to_string(),
             kind,
             number: u64::from(number),
-            plan: self.reference.id.to_string(),
-            plan_version: u64::from(self.reference.version),
             tool,
             agent,
             started_at: recorded.at_ms,
@@ -136,7 +143,8 @@ impl CallTracker<'_> {
             outcome: None,
             category: None,
             sent: true,
-            error_position: None,
+            end_position: None,
+            has_error_text: false,
         };
         self.calls.insert((id.to_string(), kind, u64::from(number)), call);
     }
@@ -160,8 +168,8 @@ impl CallTracker<'_> {
         call.outcome = Some(end.outcome);
         call.category = end.category;
         call.sent = !end.unsent;
-        call.error_position =
-            end.result.filter(|_| end.outcome != Outcome::Succeeded).map(|_| recorded.position.0);
+        call.end_position = Some(recorded.position.0);
+        call.has_error_text = end.result.is_some() && end.outcome != Outcome::Succeeded;
     }
 }
 

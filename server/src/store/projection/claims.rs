@@ -9,10 +9,13 @@ use actbook_engine::execution::RecordedEvent;
 use actbook_engine::id::{StepId, StreamId};
 use actbook_engine::policy::{ErrorCategory, Outcome, StepAnswer};
 
-use crate::store::call_stats::{ClaimRow, TroubleRow};
+use crate::store::stream_rows::{ClaimRow, TroubleRow};
 
 /// The steps that ended failed or unknown. A rejected step counts as failed, with the category `policy`.
-pub fn trouble_rows(stream: StreamId, entries: &[RecordedEvent]) -> Vec<TroubleRow> {
+pub fn trouble_rows<'a>(
+    stream: StreamId,
+    entries: impl Iterator<Item = &'a RecordedEvent>,
+) -> Vec<TroubleRow> {
     let trouble = |recorded: &RecordedEvent| {
         let (step, outcome, category) = match &recorded.event {
             Event::StepFailed(event) => (&event.step, Outcome::Failed, event.category),
@@ -39,15 +42,15 @@ pub fn trouble_rows(stream: StreamId, entries: &[RecordedEvent]) -> Vec<TroubleR
             at: recorded.at_ms,
         })
     };
-    entries.iter().filter_map(trouble).collect()
+    entries.filter_map(trouble).collect()
 }
 
 /// The claims that agents made about steps. `confidences`: in millionths, by the position of the claim. A
 /// claim gets the outcome of the step's next attempt to end; a claim after the last attempt gets that
 /// attempt's outcome.
-pub fn claim_rows(
+pub fn claim_rows<'a>(
     stream: StreamId,
-    entries: &[RecordedEvent],
+    entries: impl Iterator<Item = &'a RecordedEvent>,
     confidences: &BTreeMap<u64, i64>,
 ) -> Vec<ClaimRow> {
     let mut tracker = ClaimTracker {

@@ -10,7 +10,7 @@ use actbook_engine::execution::{Execution, QuestionSubject, RecordedEvent, quest
 use actbook_engine::id::{StepId, StreamId};
 use actbook_engine::policy::{Outcome, WaitKind};
 
-use crate::store::call_stats::WaitRow;
+use crate::store::stream_rows::WaitRow;
 
 /// An entry, with whether a caller (a person or an agent) caused it rather than the driver.
 #[derive(Debug, Clone, Copy)]

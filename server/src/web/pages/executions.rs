@@ -88,16 +88,16 @@ impl ListQuery {
         let category = given(&self.category).map(|word| word.parse::<ErrorCategory>()).transpose();
         let before = given(&self.cursor).map(|cursor| cursor.parse::<u64>()).transpose();
         Ok(ExecutionFilter {
-            status: status.map_err(|why| Problem::bad_parameter("status", why))?,
-            category: category.map_err(|why| Problem::bad_parameter("category", why))?,
-            plan: given(&self.plan),
-            task: given(&self.task),
-            actor: given(&self.actor),
+            status: status.map_err(|why| Problem::bad_parameter("status", why))?.into(),
+            category: category.map_err(|why| Problem::bad_parameter("category", why))?.into(),
+            plan: given(&self.plan).into(),
+            task: given(&self.task).into(),
+            actor: given(&self.actor).into(),
             since: time("since", &self.since, DayEdge::Start)?,
             until: time("until", &self.until, DayEdge::End)?,
             words: self.search.split_whitespace().map(str::to_owned).collect(),
             before: before.map_err(|_| Problem::bad_parameter("cursor", "the cursor is no number"))?,
-            project: None,
+            ..ExecutionFilter::default()
         })
     }
 }

@@ -8,6 +8,9 @@ use crate::error::Error;
 use crate::web::WebState;
 use crate::web::authentication::{SignedIn, cookie};
 
+/// Open questions are counted up to this number.
+const QUESTIONS_COUNTED_MAX: u64 = 1_000;
+
 /// The cookie that keeps the display settings. Readable by the script, since it holds no secret.
 pub const DISPLAY_COOKIE: &str = "actbook-display";
 
@@ -142,7 +145,7 @@ impl Frame {
         Ok(Self {
             title: title.into(),
             area: Some(area),
-            questions: state.service.executions().open_questions().await?.len(),
+            questions: state.service.executions().count_questions(QUESTIONS_COUNTED_MAX).await? as usize,
             who: Some(signed_in.credential.name.clone()),
             role: signed_in.credential.role.to_string(),
             display: DisplaySettings::from_headers(headers),

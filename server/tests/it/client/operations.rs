@@ -86,7 +86,7 @@ fn pause_resume_cancel_and_reject_change_the_status() {
             (view.status, step_view(&view, "asks").status.as_str()),
             (ExecutionStatus::Blocked, "failed")
         );
-        let blocked = ExecutionFilter { status: Some(ExecutionStatus::Blocked), ..Default::default() };
+        let blocked = ExecutionFilter { status: ExecutionStatus::Blocked.into(), ..Default::default() };
         assert_eq!(client.executions(&blocked, 10).await.unwrap().len(), 1);
         let refused = client.view("nobody").await.unwrap_err();
         assert!(refused.code() == "no_such_execution" && !refused.cure().is_empty());

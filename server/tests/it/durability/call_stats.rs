@@ -222,8 +222,7 @@ fn call_stats_survive_rebuild_and_cleanup_but_error_texts_are_erased() {
             |stats: &ToolCallStatsByName| stats.tools["t/no"].last_error.clone().unwrap().message;
         assert_eq!(error_text(&before).as_deref(), Some("t/no will not"));
 
-        for damage in ["DELETE FROM calls", "UPDATE calls SET outcome = 'succeeded', took_ms = 7", "SELECT 1"]
-        {
+        for damage in ["DELETE FROM counts", "UPDATE counts SET outcome = 'succeeded', n = 7", "SELECT 1"] {
             scratch.execute(damage).await;
             fixture.service.journal().rebuild().await.unwrap();
             assert_eq!(

@@ -71,7 +71,7 @@ fn verify_reports_lists_that_differ_from_the_journal() {
         ),
         (
             "INSERT INTO executions SELECT tenant, id + 100000, 'ghost', plan, plan_name, plan_version, task, status, place, seat, \
-          epoch, started_at, ended_at, look_again_at, project FROM executions WHERE id = (SELECT min(id) FROM executions)",
+          epoch, started_at, ended_at, look_again_at, project, done, total, first_error FROM executions WHERE id = (SELECT min(id) FROM executions)",
             "does not have",
         ),
     ];

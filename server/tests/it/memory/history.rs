@@ -3,7 +3,9 @@
 
 use actbook::caller::Caller;
 use actbook::service::view::EntryView;
-use actbook::service::{ActionFacts, ActionRecord, ExecutionFilter, JournalFilter, ReportedStatus, Service};
+use actbook::service::{
+    ActionFacts, ActionRecord, ExecutionFilter, JournalFilter, ReportedStatus, Service, Terms,
+};
 use actbook::store::{journal, journal_index};
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
 use serde_json::{Value, json};
@@ -155,17 +157,17 @@ fn execution_list_applies_every_filter() {
             assert_eq!(found, expected, "{filter:?}");
         };
         let any = ExecutionFilter::default;
-        let some = |word: &str| Some(word.to_owned());
+        let some = |word: &str| Terms::from(word.to_owned());
         check(any(), &[4, 3, 2, 1, 0]).await;
         check(ExecutionFilter { plan: some("plan-1"), ..any() }, &[3, 1]).await;
         check(ExecutionFilter { task: some("T-1"), ..any() }, &[4, 1]).await;
         check(
-            ExecutionFilter { status: Some(ExecutionStatus::Blocked), task: some("T-1"), ..any() },
+            ExecutionFilter { status: ExecutionStatus::Blocked.into(), task: some("T-1"), ..any() },
             &[4, 1],
         )
         .await;
-        check(ExecutionFilter { category: Some(ErrorCategory::Timeout), ..any() }, &[2]).await;
-        check(ExecutionFilter { category: Some(ErrorCategory::ToolError), ..any() }, &[4, 1]).await;
+        check(ExecutionFilter { category: ErrorCategory::Timeout.into(), ..any() }, &[2]).await;
+        check(ExecutionFilter { category: ErrorCategory::ToolError.into(), ..any() }, &[4, 1]).await;
         check(ExecutionFilter { actor: some("agent:hal"), ..any() }, &[1]).await;
         check(ExecutionFilter { actor: some("ada"), ..any() }, &[4, 3, 2, 1, 0]).await;
         check(ExecutionFilter { words: vec!["PLAN-1".into(), "t-0".into()], ..any() }, &[3]).await;

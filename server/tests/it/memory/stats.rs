@@ -49,7 +49,9 @@ fn stats_equal_a_recount_of_the_journal() {
             &RawJournal::read(&scratch.db).await.retain_starts(|_| false),
         );
 
-        for damage in ["DELETE FROM waits", "UPDATE claims SET outcome = 'failed'", "DELETE FROM troubles"] {
+        for damage in
+            ["DELETE FROM questions", "UPDATE confidences SET outcome = 'failed'", "DELETE FROM counts"]
+        {
             scratch.execute(damage).await;
             fixture.service.journal().rebuild().await.unwrap();
             assert_eq!(

@@ -181,6 +181,7 @@ fn of_requests() -> Vec<Error> {
     vec![
         Error::InvalidName { field: "title", trouble: "a line end".into() },
         Error::InvalidKey { bytes_max: 200 },
+        Error::ForeignCursor,
         Error::NoWords { text: "!".into() },
         Error::SeveralOwners,
         Error::StepWithoutExecution,

@@ -3,6 +3,8 @@
 use actbook_engine::id::{StreamId, TenantId};
 use actbook_engine::policy::ExecutionStatus;
 
+use actbook::store::execution_filter::ExecutionFilter;
+use actbook::store::execution_list::{self, ExecutionQuery};
 use actbook::store::{Db, Dialect, Error, PrefixMatch, Statement, executions, payloads, plans};
 
 use super::{Kind, TENANT, append, batch, entry, for_each_database, head};
@@ -24,7 +26,17 @@ pub fn execution_row(id: u64, public_id: &str, status: &str) -> executions::Exec
         started_at: 100 * i64::try_from(id).expect("a small id"),
         ended_at: (!is_open).then_some(1_000),
         wake_at: None,
+        done: None,
+        total: Some(3),
+        first_error: None,
     }
+}
+
+/// The ids of the executions that pass, as a list shows them.
+async fn listed_ids(db: &Db, within: Option<&str>, filter: &ExecutionFilter, limit: u64) -> Vec<u64> {
+    let query = ExecutionQuery { filter, within, waiting_after_end: false };
+    let rows = execution_list::list(db, TENANT, &query, limit).await.unwrap();
+    rows.iter().map(|row| row.id.0).collect()
 }
 
 async fn insert_executions(db: &Db, rows: &[executions::ExecutionRow]) {
@@ -108,10 +120,8 @@ fn executions_outside_the_project_boundary_are_not_found() {
         );
         assert_eq!(found(Some("b"), "ab3").await, PrefixMatch::One(rows[2].clone()), "older than projects");
         let listed = async |within: Option<&str>, project: Option<&str>| {
-            let filter =
-                executions::ExecutionRowFilter { project: project.map(str::to_owned), ..Default::default() };
-            let rows = executions::list(TENANT, within, &filter, 10).all(db).await.unwrap();
-            rows.iter().map(|row| row.id.0).collect::<Vec<_>>()
+            let filter = ExecutionFilter { project: project.map(str::to_owned), ..Default::default() };
+            listed_ids(db, within, &filter, 10).await
         };
         assert_eq!(listed(None, None).await, [3, 2, 1]);
         assert_eq!(listed(Some("a"), None).await, [3, 1]);
@@ -133,20 +143,18 @@ fn executions_are_listed_newest_first() {
             .map(|(status, id)| execution_row(id, &format!("e{id}"), status))
             .collect();
         insert_executions(db, &rows).await;
-        let check = async |filter: executions::ExecutionRowFilter, limit, expected: &[u64]| {
-            let found = executions::list(TENANT, None, &filter, limit).all(db).await.unwrap();
-            let ids: Vec<u64> = found.iter().map(|execution| execution.id.0).collect();
-            assert_eq!(ids, expected, "{filter:?}");
+        let check = async |filter: ExecutionFilter, limit, expected: &[u64]| {
+            assert_eq!(listed_ids(db, None, &filter, limit).await, expected, "{filter:?}");
         };
-        let any = executions::ExecutionRowFilter::default;
-        let failed = || Some(ExecutionStatus::Failed);
+        let any = ExecutionFilter::default;
+        let failed = || ExecutionStatus::Failed.into();
         check(any(), 10, &[5, 4, 3, 2, 1]).await;
         check(any(), 2, &[5, 4]).await;
-        check(executions::ExecutionRowFilter { before: Some(4), ..any() }, 2, &[3, 2]).await;
-        check(executions::ExecutionRowFilter { status: failed(), ..any() }, 10, &[5, 2]).await;
-        check(executions::ExecutionRowFilter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
-        check(executions::ExecutionRowFilter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
-        check(executions::ExecutionRowFilter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
+        check(ExecutionFilter { before: Some(4), ..any() }, 2, &[3, 2]).await;
+        check(ExecutionFilter { status: failed(), ..any() }, 10, &[5, 2]).await;
+        check(ExecutionFilter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
+        check(ExecutionFilter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
+        check(ExecutionFilter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
         let ended = executions::ended_before(TENANT, None, 1_001, 0, 10).all(db).await.unwrap();
         assert_eq!(ended.iter().map(|row| row.id.0).collect::<Vec<_>>(), [2, 4, 5]);
         assert_eq!(executions::ended_before(TENANT, None, 1_000, 0, 10).all(db).await.unwrap(), []);
@@ -164,6 +172,9 @@ fn execution_row_is_updated_and_erased() {
             node: Some("s1"),
             epoch: 2,
             ended_at: None,
+            done: None,
+            total: Some(3),
+            first_error: None,
             wake_at: Some(7),
         };
         db.transact(vec![executions::update(TENANT, StreamId(1), &change)]).await.unwrap();
@@ -172,6 +183,9 @@ fn execution_row_is_updated_and_erased() {
             toolset: "there".into(),
             node: Some("s1".into()),
             epoch: 2,
+            done: None,
+            total: Some(3),
+            first_error: None,
             wake_at: Some(7),
             ..execution_row(1, "e1", "running")
         };

@@ -1,0 +1,202 @@
+//! Follows the journal by a cursor and keeps up what lists and statistics read: facets and their marks, totals,
+//! counts, questions and errors. Appends do not pay for it. The rows of a round and the cursor are written in
+//! one transaction, so that a process that is killed loses nothing and counts nothing twice.
+//!
+//!     entries after the cursor ─► executions before and after them ─► differences ─► rows and cursor
+
+mod payload_facts;
+mod streams;
+mod writes;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actbook_engine::id::{StreamId, TenantId};
+use tokio::sync::Mutex;
+
+use super::Error;
+use super::fold::PlanCache;
+use super::journal_index::tolerate_race;
+use crate::notify::Notifier;
+use crate::store::counts::HourlyCounts;
+use crate::store::projection_cursor::{self, ProjectionCursor};
+use crate::store::{Db, journal, run_blocking};
+use streams::StreamCache;
+
+/// Entries of one transaction at most.
+const ROUND_ENTRIES_MAX: u64 = 5_000;
+/// A reader in a process that follows the journal catches up with at most so many entries by itself.
+const READER_ENTRIES_MAX: u64 = 2_000;
+/// While others append, the follower rests this many times as long as a round took, so that it takes at most a
+/// few percent of the write lock and of a processor.
+const REST_FACTOR: u32 = 40;
+/// The longest rest of the follower.
+const REST_MAX: Duration = Duration::from_secs(2);
+/// The follower waits this long after an append for more entries, to write them in one transaction.
+const GATHER_TIME: Duration = Duration::from_millis(100);
+/// The follower waits this long after an error.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// One tenant's projector in this process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Projector {
+    db: Db,
+    tenant: TenantId,
+    plans: PlanCache,
+    /// Held during a round.
+    cache: Arc<Mutex<StreamCache>>,
+    /// Some task of this process follows the journal.
+    is_followed: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Projector {
+    pub fn new(db: Db, tenant: TenantId, plans: PlanCache) -> Self {
+        Self { db, tenant, plans, cache: Arc::default(), is_followed: Arc::default() }
+    }
+
+    /// Brings the projection up to the head as it is at the time of the call, for a reader. In a process that
+    /// follows the journal, only if that is near. Returns how many entries the projection is behind.
+    pub async fn catch_up(&self) -> Result<u64, Error> {
+        let head = self.head().await?;
+        let behind = head.saturating_sub(self.position().await?);
+        let is_followed = self.is_followed.load(std::sync::atomic::Ordering::Relaxed);
+        if is_followed && behind > READER_ENTRIES_MAX {
+            return Ok(behind);
+        }
+        self.catch_up_to(head, |_| {}).await?;
+        Ok(0)
+    }
+
+    /// Brings the projection up to the head; calls `on_round` with the entries that remain after each round.
+    pub async fn catch_up_whole(&self, on_round: impl Fn(u64)) -> Result<(), Error> {
+        self.catch_up_to(self.head().await?, on_round).await
+    }
+
+    /// How many entries the projection is behind the journal.
+    pub async fn entries_behind(&self) -> Result<u64, Error> {
+        Ok(self.head().await?.saturating_sub(self.position().await?))
+    }
+
+    /// Follows the journal until the future is dropped.
+    pub async fn follow(&self, notifier: &Notifier) {
+        let _guard = FollowGuard::new(&self.is_followed);
+        loop {
+            if let Err(error) = self.follow_until_error(notifier).await {
+                tracing::warn!("lists and statistics are not kept up to date: {error}");
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+        }
+    }
+
+    async fn follow_until_error(&self, notifier: &Notifier) -> Result<(), Error> {
+        let _listening = notifier.listen_remote()?;
+        let mut grown = notifier.subscribe();
+        loop {
+            grown.mark_unchanged();
+            self.follow_to_head().await?;
+            if grown.changed().await.is_err() {
+                return Err(Error::Closed);
+            }
+            tokio::time::sleep(GATHER_TIME).await;
+        }
+    }
+
+    /// Rounds up to the head, with rests while others append.
+    async fn follow_to_head(&self) -> Result<(), Error> {
+        let mut last_head = self.head().await?;
+        let mut tries = 0;
+        loop {
+            let started = Instant::now();
+            let head = self.head().await?;
+            let round = self.round_to(head).await;
+            match round {
+                Ok(0) => return Ok(()),
+                Ok(_) => tries = 0,
+                Err(error) => tolerate_race(Err(error), &mut tries)?,
+            }
+            if head > last_head {
+                tokio::time::sleep((started.elapsed() * REST_FACTOR).min(REST_MAX)).await;
+            }
+            last_head = head;
+        }
+    }
+
+    async fn catch_up_to(&self, head: u64, on_round: impl Fn(u64)) -> Result<(), Error> {
+        let mut tries = 0;
+        loop {
+            let round = self.round_to(head).await;
+            if let Ok(remaining) = round {
+                tries = 0;
+                on_round(remaining);
+                if remaining == 0 {
+                    return Ok(());
+                }
+            }
+            tolerate_race(round.map(drop), &mut tries)?;
+        }
+    }
+
+    /// One round towards `head`; returns how many entries remain. `Error::Store(Constraint)`: another process
+    /// wrote the round first.
+    async fn round_to(&self, head: u64) -> Result<u64, Error> {
+        let mut cache = self.cache.clone().lock_owned().await;
+        let from = self.position().await?;
+        if from >= head {
+            return Ok(0);
+        }
+        let to = head.min(from + ROUND_ENTRIES_MAX);
+        let (tenant, plans) = (self.tenant, self.plans.clone());
+        let (rows, _cache) = run_blocking(&self.db, move |db| {
+            let changes = streams::read_changes(&db, tenant, &plans, &mut cache, (from, to))?;
+            Ok::<_, Error>((writes::statements(&db, tenant, &changes)?, cache))
+        })
+        .await?;
+        let mut statements =
+            Vec::from(projection_cursor::advance(tenant, ProjectionCursor::Executions, from, to));
+        statements.extend(rows);
+        self.db.transact_relaxed(statements).await?;
+        Ok(head - to)
+    }
+
+    async fn head(&self) -> Result<u64, Error> {
+        Ok(journal::head(self.tenant).first(&self.db).await?.map_or(0, |head| head.position))
+    }
+
+    /// The last position that the projection contains.
+    pub async fn position(&self) -> Result<u64, Error> {
+        let cursor = projection_cursor::position(self.tenant, ProjectionCursor::Executions);
+        Ok(cursor.first(&self.db).await?.unwrap_or(0))
+    }
+
+    /// The counts of these executions up to a position, of items that began in a range of times. Not from the
+    /// projection but from the journal: for ranges that are no whole hours, and for few executions.
+    pub async fn counts_of_streams(
+        &self,
+        streams: Vec<StreamId>,
+        through: u64,
+        (since, until): (i64, i64),
+    ) -> Result<HourlyCounts, Error> {
+        let (tenant, plans) = (self.tenant, self.plans.clone());
+        run_blocking(&self.db, move |db| {
+            let includes = |at: i64| at >= since && at < until;
+            streams::counts_of_streams(&db, tenant, &plans, &streams, through, &includes)
+        })
+        .await
+    }
+}
+
+/// Marks the process as one that follows the journal, until dropped.
+struct FollowGuard<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl<'a> FollowGuard<'a> {
+    fn new(is_followed: &'a std::sync::atomic::AtomicBool) -> Self {
+        is_followed.store(true, std::sync::atomic::Ordering::Relaxed);
+        Self(is_followed)
+    }
+}
+
+impl Drop for FollowGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, std::sync::atomic::Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,90 @@
+//! Everything that waits for a person, over all executions, the oldest first, in pages.
+
+use actbook_engine::policy::WaitKind;
+
+use super::executions::Executions;
+use super::question::{PersonQuestion, QuestionMedium};
+use super::view::{ExecutionSummary, QuestionKind, format_time};
+use crate::error::Error;
+use crate::store::executions;
+use crate::store::stream_rows::{self, WaitRow};
+
+/// One page of questions.
+#[derive(Clone, Debug)]
+pub struct QuestionPage {
+    pub items: Vec<WaitingQuestion>,
+    /// `None`: this is the last page.
+    pub next_cursor: Option<String>,
+    /// How many entries of the journal are not in the list yet.
+    pub behind: u64,
+}
+
+/// A question that waits for a person.
+#[derive(Clone, Debug)]
+pub struct WaitingQuestion {
+    pub asked_at: String,
+    /// The entry that asked.
+    pub position: u64,
+    pub execution: ExecutionSummary,
+    /// The question with the text that a person needs to answer it.
+    pub question: PersonQuestion,
+}
+
+impl Executions<'_> {
+    /// Questions that wait for a person, the oldest first. `cursor`: the `next_cursor` of the page before.
+    pub async fn questions(self, cursor: Option<&str>, limit: u64) -> Result<QuestionPage, Error> {
+        let after = match cursor {
+            Some(cursor) => parse_cursor(cursor).ok_or(Error::ForeignCursor)?,
+            None => (i64::MIN, 0),
+        };
+        let behind = self.0.projector.catch_up().await?;
+        let mut rows = self.question_rows(after, limit.saturating_add(1)).await?;
+        let has_more = rows.len() as u64 > limit;
+        rows.truncate(limit as usize);
+        let last = rows.last().filter(|_| has_more);
+        let next_cursor = last.map(|last| format!("{}.{}", last.asked_at, last.position));
+        let mut items = Vec::new();
+        for row in &rows {
+            items.extend(self.waiting_question(row).await?);
+        }
+        Ok(QuestionPage { items, next_cursor, behind })
+    }
+
+    /// How many questions wait for a person, counted up to `limit`.
+    pub async fn count_questions(self, limit: u64) -> Result<u64, Error> {
+        self.0.projector.catch_up().await?;
+        Ok(self.question_rows((i64::MIN, 0), limit).await?.len() as u64)
+    }
+
+    pub(super) async fn question_rows(self, after: (i64, u64), limit: u64) -> Result<Vec<WaitRow>, Error> {
+        let select = stream_rows::open_questions(self.0.tenant, self.0.boundary(), after, limit);
+        Ok(select.all(&self.0.db).await?)
+    }
+
+    /// The question that a row stands for. `None`: it was answered since.
+    async fn waiting_question(self, row: &WaitRow) -> Result<Option<WaitingQuestion>, Error> {
+        let found = executions::by_id(self.0.tenant, row.stream).first(&self.0.db).await?;
+        let Some(execution) = found else { return Ok(None) };
+        let (_, questions) =
+            self.person_questions(&execution.public_id, None, QuestionMedium::Terminal).await?;
+        let kind = match row.kind {
+            WaitKind::Approval => QuestionKind::Approval,
+            WaitKind::Decision => QuestionKind::Decision,
+        };
+        let is_asked = |question: &PersonQuestion| {
+            question.waiting.kind == kind
+                && question.waiting.step.as_ref().map(ToString::to_string) == row.step
+        };
+        let Some(question) = questions.into_iter().find(is_asked) else { return Ok(None) };
+        let mut summaries = self.summaries(std::slice::from_ref(&execution)).await?;
+        let Some(execution) = summaries.pop() else { return Ok(None) };
+        let asked_at = format_time(row.asked_at);
+        Ok(Some(WaitingQuestion { asked_at, position: row.position, execution, question }))
+    }
+}
+
+/// Time and position in a cursor. `None`: it is not a cursor of this list.
+fn parse_cursor(cursor: &str) -> Option<(i64, u64)> {
+    let (at, position) = cursor.split_once('.')?;
+    Some((at.parse().ok()?, position.parse().ok()?))
+}
