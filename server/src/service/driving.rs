@@ -157,6 +157,16 @@ impl Executions<'_> {
         Ok(self.0.runner.wait_until_undriven(found.stream).await?)
     }
 
+    /// Tells other processes where this one serves HTTP.
+    pub async fn publish_url(self, url: &str) -> Result<(), Error> {
+        Ok(self.0.runner().await?.publish_url(url.to_owned()).await?)
+    }
+
+    /// Where live processes serve HTTP for this database.
+    pub async fn served_urls(self) -> Result<Vec<String>, Error> {
+        Ok(self.0.runner.served_urls().await?)
+    }
+
     /// Every registered node, and whether its process is alive.
     pub async fn nodes(self) -> Result<Vec<RegisteredNode>, Error> {
         Ok(self.0.runner.registered_nodes().await?)
