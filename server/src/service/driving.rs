@@ -11,7 +11,7 @@ use actbook_engine::policy::ExecutionStatus;
 use super::Service;
 use super::executions::{Executions, FoundExecution};
 use super::view::ExecutionView;
-use crate::caller::Caller;
+use crate::caller::{Caller, Right};
 use crate::error::Error;
 use crate::ledger::DriveState;
 use crate::runner::{
@@ -98,6 +98,8 @@ impl Executions<'_> {
     /// Lifts a pause. An execution that only lacks a driver needs no entry, and is returned as it is; one
     /// that has ended is refused.
     pub async fn resume_if_paused(self, caller: &Caller, id: &str) -> Result<FoundExecution, Error> {
+        // An execution that is not paused gets no entry, and is taken up nevertheless.
+        self.0.require(caller, Right::Operate)?;
         let found = self.find(id).await?;
         match found.status {
             ExecutionStatus::Running | ExecutionStatus::Blocked | ExecutionStatus::Compensating => Ok(found),

@@ -14,3 +14,4 @@ mod refusals;
 mod store;
 mod tidy;
 mod tools;
+mod web;
