@@ -23,10 +23,12 @@ mod help;
 mod import;
 mod inputs;
 mod install;
+mod install_url;
 mod journal;
 mod list;
 mod live_progress;
 mod mcp;
+mod open;
 mod output;
 mod paint;
 mod plans;
@@ -44,6 +46,7 @@ mod table;
 mod tasks;
 mod templates;
 mod times;
+mod token;
 mod tools;
 mod trust;
 
@@ -132,7 +135,9 @@ async fn run_command(args: CliArgs, output: &Output) -> CommandResult {
         CliCommand::Completions { shell } => print_completions(output, shell),
         CliCommand::Man => print_man_page(output),
         CliCommand::Help { topic } => help::help(output, &topic),
-        CliCommand::Install(install_args) => install::install(output, &args.common, &install_args),
+        CliCommand::Install(install_args) if install_args.url.is_none() => {
+            install::install(output, &args.common, &install_args)
+        }
         CliCommand::Trust(trust_args) => trust::trust(output, &args.common, &trust_args),
         CliCommand::Verify { file: Some(file) } => journal::verify_file(output, &file),
         CliCommand::Tools(args::ToolsSubcommand::Import { from, dry_run }) => {
@@ -186,6 +191,7 @@ fn is_read_only(command: &CliCommand) -> bool {
             | CliCommand::Verify { .. }
             | CliCommand::Export { .. }
             | CliCommand::Backup { .. }
+            | CliCommand::Open
     )
 }
 
@@ -233,6 +239,9 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         CliCommand::Tools(subcommand) => tools::tools(session, subcommand).await,
         CliCommand::Mcp { tools } => mcp::mcp(session, tools).await,
         CliCommand::Serve(args) => serve::serve(session, args).await,
+        CliCommand::Open => open::open(session).await,
+        CliCommand::Token(subcommand) => token::token(session, subcommand).await,
+        CliCommand::Install(args) => install_url::install(session, &args).await,
         CliCommand::Doctor => doctor::doctor(session).await,
         CliCommand::Drive { execution } => detach::drive_in_background(session, &execution).await,
         CliCommand::DemoTools { .. }
@@ -240,7 +249,6 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         | CliCommand::Completions { .. }
         | CliCommand::Man
         | CliCommand::Help { .. }
-        | CliCommand::Install(_)
         | CliCommand::Trust(_) => {
             unreachable!("commands without a database run before one is opened")
         }

@@ -155,6 +155,11 @@ impl Runner {
         Ok(Self(Arc::new(inner)))
     }
 
+    /// Tells other processes where this one serves HTTP.
+    pub async fn publish_url(&self, url: String) -> Result<(), Error> {
+        Ok(lease::publish_url(&self.0.db, &self.0.node, url).await?)
+    }
+
     pub fn node_id(&self) -> actbook_engine::id::NodeId {
         actbook_engine::id::NodeId::new(self.0.node.id())
     }

@@ -7,6 +7,7 @@
 
 mod access;
 mod agenda;
+mod answers;
 mod claims;
 mod commands;
 mod context;
@@ -40,6 +41,7 @@ mod rerun;
 mod seal;
 mod stats;
 mod step;
+mod tail;
 mod tasks;
 mod templates;
 mod timeline;
@@ -49,6 +51,7 @@ mod tools;
 mod verify;
 pub mod view;
 mod waiting;
+mod withhold;
 
 use std::sync::Arc;
 
@@ -75,6 +78,7 @@ pub use actbook_engine::event::ReportedStatus;
 pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, QuestionSubject, UndoItem};
 pub use actbook_engine::task::TaskStatus;
 pub use agenda::{Agenda, AgendaItem};
+pub use answers::{AnswerChoice, EarlierAnswer, GivenAnswer};
 pub use claims::{AgentSession, CLAIM_DURATION};
 pub use context::{
     NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView, Notes,
@@ -103,6 +107,7 @@ pub use records::{ActionRecord, Decision, RecordResult};
 pub use rerun::ExecutedPlan;
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
+pub use tail::{ExecutionLabels, LabelCache, TailEntry};
 pub use tasks::{AddedTask, TaskHistory, TaskHistoryEvent, TaskSpec, TaskView, Tasks};
 pub use templates::{
     InputView, ShippedTemplate, TemplateDetail, TemplateUse, TemplateVersion, TemplateView, Templates,

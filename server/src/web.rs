@@ -21,6 +21,7 @@ mod hosts;
 mod listen;
 mod listener;
 mod login;
+mod openapi;
 mod pages;
 mod problem;
 mod security_headers;
@@ -33,6 +34,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::Service;
+use api::EventTail;
 use bodies::busy_response;
 use guard::HttpGuard;
 use listener::Routers;
@@ -47,6 +49,10 @@ pub use problem::{Problem, RequestFault};
 pub struct WebState {
     pub service: Service,
     pub access: Arc<AccessConfig>,
+    /// The tail of the journal, which all streams of events share.
+    pub tail: EventTail,
+    /// Cancelled at shutdown: streams end then.
+    pub ending: CancellationToken,
 }
 
 /// How this server checks who calls.
@@ -60,6 +66,13 @@ pub struct AccessConfig {
     pub cookie_name: String,
     /// Where clients reach this server, without a path: `http://127.0.0.1:4700`.
     pub base_url: String,
+}
+
+impl WebState {
+    /// The state of a server that checks callers as `access` says; cancelling `ending` ends its streams.
+    pub fn new(service: Service, access: AccessConfig, ending: CancellationToken) -> Self {
+        Self { service, access: access.into(), tail: EventTail::default(), ending }
+    }
 }
 
 /// What the server answers with, beside the health routes.
@@ -101,6 +114,7 @@ fn routes_with_credentials(endpoints: Endpoints) -> Router {
     let Some(state) = endpoints.web else { return endpoints.mcp };
     let own = Router::new()
         .nest("/api/v1", api::router())
+        .merge(openapi::router())
         .merge(login::router())
         .merge(pages::router())
         .with_state(state.clone());

@@ -119,7 +119,7 @@ pub(super) fn record_decision(
 
 /// `stop` or `continue`, in any letter case and with or without a full stop; `None`: free text. A single word
 /// that nearly matches is refused, because as free text it would silently have no effect.
-fn parse_acting_decision(decision: &str) -> Result<Option<ActingDecision>, Refusal> {
+pub fn parse_acting_decision(decision: &str) -> Result<Option<ActingDecision>, Refusal> {
     let all = || ActingDecision::ALL.iter().copied();
     let word = decision.trim().trim_end_matches(['.', '!']);
     let matched = all().find(|acting| acting.as_str().eq_ignore_ascii_case(word));

@@ -5,9 +5,11 @@ mod history;
 mod memory;
 mod plan;
 mod run;
+mod token;
 
 use std::path::PathBuf;
 
+use crate::caller::Role;
 use crate::service::ReportedStatus;
 use actbook_engine::plan::find_inexact_in_json;
 use clap::builder::styling::{AnsiColor, Styles};
@@ -23,6 +25,7 @@ pub use memory::{
 };
 pub use plan::{GraphFormat, PlanListArgs, PlanSubcommand};
 pub use run::{InputArgs, RerunArgs, RunArgs, RunFlags};
+pub use token::{CreateTokenArgs, TokenSubcommand};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -296,11 +299,18 @@ Examples:
   actbook serve --listen 127.0.0.1:8080 --tools full
   actbook serve --listen 0.0.0.0:4700 --public-url https://book.example      behind a proxy with TLS")]
     Serve(ServeArgs),
+    /// Sign in to the dashboard of a running `serve`: a one-time URL, opened in the browser
+    #[command(after_help = "Example:\n  actbook open      over ssh it only prints the URL")]
+    Open,
+    /// Tokens for programs, agents and people who call `serve`
+    #[command(subcommand)]
+    Token(TokenSubcommand),
     /// Add Actbook to an agent client's MCP servers
     #[command(after_help = "\
 Examples:
   actbook install --client claude-code
-  actbook install --client cursor --print      what to paste, and change nothing")]
+  actbook install --client cursor --print      what to paste, and change nothing
+  actbook install --client cursor --url http://127.0.0.1:4700/mcp      a running `serve`, with a token of its own")]
     Install(InstallArgs),
     /// Trust a config found in the working folder, so that its servers may be started
     #[command(after_help = "\
@@ -372,6 +382,12 @@ pub struct InstallArgs {
     /// The config that the client's Actbook should use [default: the one of the folder that the client starts it in]
     #[arg(long = "with-config", value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Connect the client to a running `serve` instead of starting Actbook
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub url: Option<String>,
+    /// With --url: the role of the client's new token
+    #[arg(long, value_name = "ROLE", default_value_t = Role::Operator, requires = "url")]
+    pub role: Role,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -383,7 +399,7 @@ pub struct TrustArgs {
     pub file: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AgentClient {
     ClaudeCode,
     ClaudeDesktop,

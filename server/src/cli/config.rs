@@ -75,6 +75,8 @@ impl ConfigNeed {
             )
             | CliCommand::Trust(_)
             | CliCommand::Install(_)
+            | CliCommand::Open
+            | CliCommand::Token(_)
             | CliCommand::Demo { .. }
             | CliCommand::DemoTools { .. }
             | CliCommand::Completions { .. }

@@ -35,7 +35,7 @@ const fn guide_sections(
     HelpTopic { name, about, page: GUIDE, sections }
 }
 
-const TOPICS: [HelpTopic; 15] = [
+const TOPICS: [HelpTopic; 17] = [
     whole_page(
         "start",
         "five minutes with a real client and real servers",
@@ -86,6 +86,12 @@ const TOPICS: [HelpTopic; 15] = [
         "setting up an agent's client, and what may be wrong",
         include_str!("../../../docs/clients.md"),
     ),
+    whole_page(
+        "tokens",
+        "who may call `actbook serve`: tokens, roles, signing in",
+        include_str!("../../../docs/tokens.md"),
+    ),
+    whole_page("api", "the HTTP API of `actbook serve`", include_str!("../../../docs/api.md")),
     whole_page("library", "Actbook inside a Rust program", include_str!("../../../docs/library.md")),
 ];
 

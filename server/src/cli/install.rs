@@ -13,17 +13,17 @@ use super::output::Output;
 use super::{CommandResult, Exit, config};
 
 /// The name of the server in the client's list.
-const NAME: &str = "actbook";
+pub const NAME: &str = "actbook";
 /// What a client that is no command line needs besides: it starts Actbook in a folder of its own.
 const CONFIG_HINT: &str =
     "the client starts it in a folder of its own: --with-config actbook.yaml names the servers to offer";
 
 /// The file in which a client keeps its MCP servers, and the key of the list in it.
-struct ClientConfigFile {
-    file: PathBuf,
-    key: &'static str,
+pub struct ClientConfigFile {
+    pub file: PathBuf,
+    pub key: &'static str,
     /// Entries must name their transport (VS Code).
-    needs_type: bool,
+    pub needs_type: bool,
 }
 
 /// Adds `actbook mcp`, with this command line's config and database, to the client's servers.
@@ -68,7 +68,7 @@ pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> Comm
 }
 
 /// Says where the entry was written.
-fn print_written(output: &Output, client_file: &ClientConfigFile, entry: &Value) {
+pub fn print_written(output: &Output, client_file: &ClientConfigFile, entry: &Value) {
     let file = client_file.file.display();
     if output.json {
         output.document(&json!({ "file": client_file.file, client_file.key: { NAME: entry } }));
@@ -98,7 +98,7 @@ fn absolute_path(file: &str) -> Result<String, Error> {
     Ok(file.to_string_lossy().into_owned())
 }
 
-/// Claude Code has a command that adds a server: runs it, or prints it.
+/// Adds the command that starts Actbook to Claude Code's servers.
 fn install_in_claude_code(
     output: &Output,
     program: &str,
@@ -107,7 +107,11 @@ fn install_in_claude_code(
 ) -> CommandResult {
     let line = format!("claude mcp add {NAME} -- {program} {}", arguments.join(" "));
     let words = ["mcp", "add", NAME, "--", program].into_iter().chain(arguments.iter().map(String::as_str));
-    let words: Vec<&str> = words.collect();
+    run_claude_code(output, &words.collect::<Vec<_>>(), &line, print)
+}
+
+/// Claude Code has a command that adds a server: runs it, or prints it. `line`: the command as a shell reads it.
+pub fn run_claude_code(output: &Output, words: &[&str], line: &str, print: bool) -> CommandResult {
     let document = json!({ "command": "claude", "args": words });
     if print {
         if output.json {
@@ -119,7 +123,7 @@ fn install_in_claude_code(
     }
     let cure = format!("is Claude Code installed? By hand: {line}");
     let mut command = Command::new("claude");
-    command.args(&words);
+    command.args(words);
     if output.json {
         // Stdout is for one document.
         command.stdout(std::process::Stdio::null());
@@ -138,7 +142,7 @@ fn install_in_claude_code(
 
 /// The client's file on this system; `None` for Claude Code, whose own command adds servers. `Err` if HOME is
 /// not set.
-fn client_config_file(client: AgentClient) -> Result<Option<ClientConfigFile>, Error> {
+pub fn client_config_file(client: AgentClient) -> Result<Option<ClientConfigFile>, Error> {
     let home = || {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         home.ok_or_else(|| install_error(&"HOME is not set", "use --print, and paste it"))
@@ -168,7 +172,7 @@ fn server_entry(client_file: &ClientConfigFile, program: &str, arguments: &[Stri
 }
 
 /// Inserts or replaces the entry in the client's file.
-fn write_entry(client_file: &ClientConfigFile, entry: Value) -> Result<(), Error> {
+pub fn write_entry(client_file: &ClientConfigFile, entry: Value) -> Result<(), Error> {
     let mut document = read_document(&client_file.file)?;
     let servers = document.entry(client_file.key).or_insert_with(|| json!({}));
     let Value::Object(servers) = servers else {
@@ -203,6 +207,6 @@ fn read_document(file: &Path) -> Result<Map<String, Value>, Error> {
     })
 }
 
-fn install_error(message: &dyn std::fmt::Display, cure: &str) -> Error {
+pub fn install_error(message: &dyn std::fmt::Display, cure: &str) -> Error {
     Error::command_line(CommandLineCode::Install, message.to_string(), cure)
 }

@@ -35,7 +35,8 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
         mcp_is_open: args.without_tokens,
     };
     let listener = listen.bind().await?;
-    let access = access_config(&listen, listener.local_addr().map_err(listen_error)?);
+    let bound = listener.local_addr().map_err(listen_error)?;
+    let access = access_config(&listen, bound);
     let server = McpEndpoint::new(&session.service, &session.config, profile(args.tools))?;
     let background = server.background().clone();
     let claiming = tokio::spawn({
@@ -46,7 +47,8 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
         let service = session.service.clone();
         async move { service.follow_journal().await }
     });
-    print_urls(session, &access).await?;
+    session.service.executions().publish_url(&access.base_url).await?;
+    print_urls(session, &access, bound).await?;
     let shutdown = async {
         wait_for_shutdown().await;
         // At once, although clients may still be answered for a while: nothing further is started.
@@ -55,7 +57,7 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     let ending = CancellationToken::new();
     let endpoints = Endpoints {
         mcp: http::router(move || SessionHandler::new(server.clone()), &ending),
-        web: Some(WebState { service: session.service.clone(), access: access.into() }),
+        web: Some(WebState::new(session.service.clone(), access, ending.clone())),
         service: Some(session.service.clone()),
     };
     web::serve(listener, &listen, endpoints, &ending, shutdown).await;
@@ -89,20 +91,20 @@ fn listen_error(error: std::io::Error) -> Error {
 
 /// Prints where clients connect, and a one-time URL that signs a person in. Behind a public URL there is none: the
 /// output of a service is often kept.
-async fn print_urls(session: &Session, access: &AccessConfig) -> Result<(), Error> {
+async fn print_urls(session: &Session, access: &AccessConfig, bound: SocketAddr) -> Result<(), Error> {
     let output = &session.output;
     let url = format!("{}/mcp", access.base_url);
     if access.mcp_is_open {
         output.notice("/mcp answers without a token: every program on this machine can use it");
     }
-    let login = if access.base_url.starts_with("http://") && !access.is_https {
+    let login = if access.base_url == format!("http://{bound}") {
         let code = session.service.access().create_login_code(&session.caller).await?;
         Some(web::login_url(&access.base_url, &code))
     } else {
         None
     };
     if output.json {
-        output.entry(&json!({ "url": url, "login_url": login }));
+        output.entry(&json!({ "url": url, "listen": bound, "login_url": login }));
         return Ok(());
     }
     output.line(format_args!("listening on {url}"));

@@ -35,6 +35,13 @@ impl LazyRunner {
         Ok(alive.map(|row| Driver { host: row.host, process: row.pid }))
     }
 
+    /// Where live processes serve HTTP.
+    pub async fn served_urls(&self) -> Result<Vec<String>, Error> {
+        let alive = nodes::list_live().all(self.db()).await?;
+        let serves = alive.into_iter().filter(|row| !node_has_exited(self.nodes_folder(), &row.id));
+        Ok(serves.filter_map(|row| row.url).collect())
+    }
+
     /// Every registered node, and whether its process is alive.
     pub async fn registered_nodes(&self) -> Result<Vec<RegisteredNode>, Error> {
         let alive = nodes::list_live().all(self.db()).await?;

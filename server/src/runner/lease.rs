@@ -1,6 +1,7 @@
 //! The lease of this node: until when no other node may take its executions over, and since when that has
 //! held without a gap.
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -76,17 +77,31 @@ pub struct NodeIdentity {
     node: String,
     host: String,
     boot: String,
+    served_url: Arc<OnceLock<String>>,
 }
 
 impl NodeIdentity {
     pub fn from_lock(lock: &NodeLock) -> Self {
-        Self { node: lock.id().to_owned(), host: lock.host().to_owned(), boot: lock.boot_id().to_owned() }
+        Self {
+            node: lock.id().to_owned(),
+            host: lock.host().to_owned(),
+            boot: lock.boot_id().to_owned(),
+            served_url: lock.served_url().clone(),
+        }
     }
 }
 
 /// Writes the node's row with a new term, and returns its expiry in ms by the database's clock.
-async fn write_lease(db: &Db, NodeIdentity { node, host, boot }: &NodeIdentity) -> Result<i64, store::Error> {
-    nodes::acquire_lease(db, node, host, boot, u64::from(std::process::id()), LEASE_MS).await
+async fn write_lease(db: &Db, identity: &NodeIdentity) -> Result<i64, store::Error> {
+    let NodeIdentity { node, host, boot, served_url } = identity;
+    let (pid, url) = (u64::from(std::process::id()), served_url.get().map(String::as_str));
+    nodes::acquire_lease(db, node, host, boot, pid, LEASE_MS, url).await
+}
+
+/// Writes where this process serves HTTP into the node's row; every renewal repeats it.
+pub async fn publish_url(db: &Db, node: &NodeLock, url: String) -> Result<(), store::Error> {
+    node.served_url().get_or_init(|| url);
+    write_lease(db, &NodeIdentity::from_lock(node)).await.map(drop)
 }
 
 /// Renews the lease until `shutdown` fires, then expires it.

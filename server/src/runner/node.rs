@@ -7,8 +7,8 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use actbook_engine::execution::{CallId, CallKind, Execution, due};
 use actbook_engine::id::StreamId;
@@ -30,6 +30,8 @@ pub struct NodeLock {
     file: Mutex<File>,
     /// The file must outlive the process: attempts stay open of which it tells whether they were sent.
     keep_file: AtomicBool,
+    /// Where this process serves HTTP, once it does.
+    served_url: Arc<OnceLock<String>>,
 }
 
 /// What the node file of another process says about it.
@@ -71,6 +73,7 @@ impl NodeLock {
             host,
             file: Mutex::new(file),
             keep_file: AtomicBool::new(false),
+            served_url: Arc::default(),
         })
     }
 
@@ -86,6 +89,11 @@ impl NodeLock {
 
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Where this process serves HTTP, once it does. Clones share the cell.
+    pub fn served_url(&self) -> &Arc<OnceLock<String>> {
+        &self.served_url
     }
 
     /// Writes a line that the call is about to be sent: one write, no sync, so short enough for an async

@@ -191,6 +191,22 @@ impl Access<'_> {
         Ok(Some(Credential { id: row.id, kind, name: row.name, role }))
     }
 
+    /// Whether a token is neither revoked nor expired, by its id.
+    pub async fn is_token_active(self, id: &str) -> Result<bool, Error> {
+        let found = credentials::token_by_id(self.0.tenant, id).look_up(&self.0.db).await?;
+        Ok(found.first().is_some_and(is_active))
+    }
+
+    /// Whether a session is open, by its id. Counts as a use of it: a page that is watched is not idle.
+    pub async fn is_session_open(self, id: &str) -> Result<bool, Error> {
+        let found = credentials::session_by_id(self.0.tenant, id).look_up(&self.0.db).await?;
+        let is_open = found.first().is_some_and(is_open);
+        if is_open {
+            self.record_use(id, credentials::touch_session(self.0.tenant, id));
+        }
+        Ok(is_open)
+    }
+
     /// Creates a one-time code that signs the caller in as a person, with the rights of an admin.
     pub async fn create_login_code(self, caller: &Caller) -> Result<String, Error> {
         self.0.require(caller, Right::Admin)?;

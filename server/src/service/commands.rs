@@ -19,7 +19,7 @@ use crate::ledger::{CommandRequest, DriveState, KeyedReply};
 use crate::tools::AskedInput;
 
 /// The commanded execution as it was found before, and its progress after the command.
-type ExecutionCommandResult = Result<(FoundExecution, DriveState), Error>;
+pub(super) type ExecutionCommandResult = Result<(FoundExecution, DriveState), Error>;
 
 impl Executions<'_> {
     /// Finds an execution by its id or a unique prefix of it, and gives it a command.
@@ -135,7 +135,7 @@ impl Executions<'_> {
 
     /// The reply as the step's tool expects it, and the question that it was completed for. As given where no
     /// tool asks, which the engine refuses, and in a repeated request, whose question has been answered since.
-    async fn complete_reply(
+    pub(super) async fn complete_reply(
         self,
         caller: &Caller,
         id: &str,
@@ -215,7 +215,7 @@ impl Executions<'_> {
 
     /// Refuses corrected arguments that do not fit the step's state or that the tool's schema rejects; the
     /// schema is not checked if the tool cannot be described now.
-    async fn require_fitting_arguments(
+    pub(super) async fn require_fitting_arguments(
         self,
         id: &str,
         step: &str,

@@ -11,7 +11,7 @@ use actbook_engine::policy::ExecutionStatus;
 use super::Service;
 use super::executions::{Executions, FoundExecution};
 use super::view::ExecutionView;
-use crate::caller::Caller;
+use crate::caller::{Caller, Right};
 use crate::error::Error;
 use crate::ledger::DriveState;
 use crate::runner::{
@@ -98,6 +98,8 @@ impl Executions<'_> {
     /// Lifts a pause. An execution that only lacks a driver needs no entry, and is returned as it is; one
     /// that has ended is refused.
     pub async fn resume_if_paused(self, caller: &Caller, id: &str) -> Result<FoundExecution, Error> {
+        // An execution that is not paused gets no entry, and is taken up nevertheless.
+        self.0.require(caller, Right::Operate)?;
         let found = self.find(id).await?;
         match found.status {
             ExecutionStatus::Running | ExecutionStatus::Blocked | ExecutionStatus::Compensating => Ok(found),
@@ -155,6 +157,16 @@ impl Executions<'_> {
     /// Resolves once no live process drives the execution.
     pub async fn wait_until_undriven(self, found: &FoundExecution) -> Result<(), Error> {
         Ok(self.0.runner.wait_until_undriven(found.stream).await?)
+    }
+
+    /// Tells other processes where this one serves HTTP.
+    pub async fn publish_url(self, url: &str) -> Result<(), Error> {
+        Ok(self.0.runner().await?.publish_url(url.to_owned()).await?)
+    }
+
+    /// Where live processes serve HTTP for this database.
+    pub async fn served_urls(self) -> Result<Vec<String>, Error> {
+        Ok(self.0.runner.served_urls().await?)
     }
 
     /// Every registered node, and whether its process is alive.

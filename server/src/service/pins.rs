@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::redact::tool_part;
 use super::tools::ToolCatalog;
-use crate::caller::Caller;
+use crate::caller::{Caller, Right};
 use crate::config::{RetryConfig, ToolConfig};
 use crate::error::Error;
 use crate::ledger::{AcceptToolRequest, KeyedReply};
@@ -158,6 +158,8 @@ impl ToolCatalog<'_> {
         name: &str,
         reason: Option<String>,
     ) -> Result<AcceptedTool, Error> {
+        // Before the tool's server is started.
+        self.0.require(caller, Right::Admin)?;
         self.0.refuse_secret_name("the tool's name", tool_part(name))?;
         let info = self.get(name).await?;
         let Some(digest) = info.pin() else {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Service;
 use super::preflight::DescribedTools;
 use super::view::PlanView;
-use crate::caller::Caller;
+use crate::caller::{Caller, Right};
 use crate::error::{Ambiguity, Corruption, DocumentKind, Error, PersonAct};
 use crate::ledger::{DeletePlanRequest, KeyedReply, SavePlanRequest};
 use crate::random;
@@ -107,6 +107,8 @@ impl Plans<'_> {
     /// Checks a plan and saves it as the newest version of its name. Refused if the check finds an error.
     /// `offline`: without its live tools, so that the plan is not pinned to them.
     pub async fn save(self, caller: &Caller, text: &str, offline: bool) -> Result<SavedPlan, Error> {
+        // Before servers are asked for their tools.
+        self.0.require(caller, Right::Run)?;
         let repeated = self.0.previous_result(caller).await?;
         let (request, check) = self.prepare(text, offline || repeated.is_some()).await?;
         self.save_prepared(caller, request, check).await

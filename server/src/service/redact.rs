@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use actbook_engine::execution::{ActionFacts, AgentReport, Command};
+use actbook_engine::execution::{ActionFacts, AgentReport, Command, parse_acting_decision};
 use actbook_engine::note::NoteScope;
 use actbook_engine::plan::Finding;
 use actbook_engine::task::Task;
@@ -191,6 +191,12 @@ impl RedactedRequest for CommandRequest {
             | Command::AdoptToolset { .. }
             | Command::MovePin { .. } => Right::Operate,
             Command::Approve { .. } | Command::Reject { .. } => Right::Approve,
+            // `stop` and `continue` act, like cancel and resume.
+            Command::RecordDecision { decision, .. }
+                if matches!(parse_acting_decision(decision), Ok(Some(_))) =>
+            {
+                Right::Operate
+            }
             Command::RecordReport { .. }
             | Command::RecordAction { .. }
             | Command::RecordCompensation { .. }

@@ -62,6 +62,8 @@ impl Serialize for AnswerOption {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitingView {
+    /// The question's id, to answer it and no other. `None`: only a report answers it.
+    pub id: Option<String>,
     pub step: Option<StepId>,
     #[serde(rename = "for")]
     pub kind: QuestionKind,
@@ -148,6 +150,7 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
         call + undo_bytes * usize::from(question.answers.contains(&StepAnswer::Compensate))
     };
     WaitingView {
+        id: question.asked_at.map(|position| position.0.to_string()),
         step: view.map(|view| view.id.clone()),
         kind,
         question: text,

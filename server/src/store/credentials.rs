@@ -93,6 +93,11 @@ pub fn token_by_hash(tenant: TenantId, hash: &[u8]) -> Select<TokenRow> {
     Select::new(select_tokens!(" AND hash = $2"), vec![tenant.into(), hash.into()], decode_token)
 }
 
+/// The token with this id, whether it is still good or not.
+pub fn token_by_id(tenant: TenantId, id: &str) -> Select<TokenRow> {
+    Select::new(select_tokens!(" AND id = $2"), vec![tenant.into(), id.into()], decode_token)
+}
+
 /// Every token, newest first.
 pub fn list_tokens(tenant: TenantId) -> Select<TokenRow> {
     Select::new(select_tokens!(" ORDER BY created_at DESC, id"), vec![tenant.into()], decode_token)
@@ -138,6 +143,11 @@ pub fn touch_token(tenant: TenantId, id: &str) -> Statement {
 /// The session with this hash, whether it has been idle for too long or not.
 pub fn session_by_hash(tenant: TenantId, hash: &[u8]) -> Select<SessionRow> {
     Select::new(select_sessions!(" AND hash = $2"), vec![tenant.into(), hash.into()], decode_session)
+}
+
+/// The session with this id, whether it has been idle for too long or not.
+pub fn session_by_id(tenant: TenantId, id: &str) -> Select<SessionRow> {
+    Select::new(select_sessions!(" AND id = $2"), vec![tenant.into(), id.into()], decode_session)
 }
 
 /// Every session, the one used last first.

@@ -14,6 +14,8 @@ pub struct NodeRow {
     pub pid: u64,
     /// When the lease ends, in epoch milliseconds of the database's clock.
     pub lease_ends_at: i64,
+    /// Where the process serves HTTP; None: it does not.
+    pub url: Option<String>,
 }
 
 /// Decodes a row.
@@ -24,11 +26,12 @@ fn decode_node(mut row: Row) -> Result<NodeRow, Error> {
         boot_id: row.take_text(2)?,
         pid: row.uint(3)?,
         lease_ends_at: row.int(4)?,
+        url: row.optional_text(5)?.map(str::to_owned),
     })
 }
 
 /// Acquires or renews the node's lease for `lease_ms` from now; returns when it ends, in epoch milliseconds
-/// of the database's clock.
+/// of the database's clock. `url`: where the process serves HTTP.
 pub async fn acquire_lease(
     db: &Db,
     node: &str,
@@ -36,8 +39,9 @@ pub async fn acquire_lease(
     boot_id: &str,
     pid: u64,
     lease_ms: i64,
+    url: Option<&str>,
 ) -> Result<i64, Error> {
-    let statement = lease_statement(node, host, boot_id, pid, lease_ms);
+    let statement = lease_statement(node, host, boot_id, pid, lease_ms, url);
     run_lease_statement(db, statement)
         .await?
         .ok_or_else(|| Error::Failed("the lease could not be acquired".into()))
@@ -56,13 +60,20 @@ pub async fn sweep_leases(db: &Db, lease_ms: i64) -> Result<(), Error> {
 }
 
 /// Upserts a node's row with a new lease and returns the end of the lease.
-fn lease_statement(node: &str, host: &str, boot_id: &str, pid: u64, lease_ms: i64) -> Statement {
+fn lease_statement(
+    node: &str,
+    host: &str,
+    boot_id: &str,
+    pid: u64,
+    lease_ms: i64,
+    url: Option<&str>,
+) -> Statement {
     Statement::new(
-        "INSERT INTO seats (seat, host, boot, process, until) \
-         SELECT $1, $2, $3, CAST($4 AS BIGINT), now_ms + $5 FROM clock WHERE true \
+        "INSERT INTO seats (seat, host, boot, process, until, url) \
+         SELECT $1, $2, $3, CAST($4 AS BIGINT), now_ms + $5, $6 FROM clock WHERE true \
          ON CONFLICT (seat) DO UPDATE SET host = excluded.host, boot = excluded.boot, \
-         process = excluded.process, until = excluded.until RETURNING until",
-        vec![node.into(), host.into(), boot_id.into(), pid.into(), lease_ms.into()],
+         process = excluded.process, until = excluded.until, url = excluded.url RETURNING until",
+        vec![node.into(), host.into(), boot_id.into(), pid.into(), lease_ms.into(), url.into()],
     )
 }
 
@@ -80,7 +91,7 @@ pub async fn release_lease(db: &Db, node: &str) -> Result<(), Error> {
 
 pub fn by_id(id: &str) -> Select<NodeRow> {
     Select::new(
-        "SELECT seat, host, boot, process, until FROM seats WHERE seat = $1",
+        "SELECT seat, host, boot, process, until, url FROM seats WHERE seat = $1",
         vec![id.into()],
         decode_node,
     )
@@ -89,7 +100,7 @@ pub fn by_id(id: &str) -> Select<NodeRow> {
 /// The nodes whose lease has not lapsed.
 pub fn list_live() -> Select<NodeRow> {
     Select::new(
-        "SELECT seat, host, boot, process, until FROM seats CROSS JOIN clock \
+        "SELECT seat, host, boot, process, until, url FROM seats CROSS JOIN clock \
          WHERE until > now_ms ORDER BY seat",
         vec![],
         decode_node,
@@ -99,7 +110,7 @@ pub fn list_live() -> Select<NodeRow> {
 /// The nodes whose lease has lapsed: other nodes may take their executions over.
 pub fn list_expired() -> Select<NodeRow> {
     Select::new(
-        "SELECT seat, host, boot, process, until FROM seats CROSS JOIN clock \
+        "SELECT seat, host, boot, process, until, url FROM seats CROSS JOIN clock \
          WHERE until <= now_ms ORDER BY seat",
         vec![],
         decode_node,

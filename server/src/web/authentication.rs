@@ -57,6 +57,11 @@ pub struct SignedIn {
 }
 
 impl SignedIn {
+    /// Refuses a caller without a right, where the service does not check it because nothing is changed.
+    pub fn require(&self, right: Right) -> Result<(), Problem> {
+        if self.may(right) { Ok(()) } else { Err(Error::Forbidden { needed: right }.into()) }
+    }
+
     /// Whether the caller has a right, for pages that show a button only to those who may press it.
     pub fn may(&self, right: Right) -> bool {
         self.caller.rights.has(right)
@@ -79,6 +84,10 @@ pub async fn authenticate(State(state): State<WebState>, mut request: Request, n
         return next.run(request).await;
     }
     match find_credential(&state, request.headers(), audience).await {
+        Ok(Some(credential)) if audience == Audience::Mcp && !may_use_mcp(&credential) => mcp_error(
+            StatusCode::FORBIDDEN,
+            "this token's role may not see arguments and outputs, which MCP's answers hold",
+        ),
         Ok(Some(credential)) => {
             request.extensions_mut().insert(credential);
             next.run(request).await
@@ -89,6 +98,11 @@ pub async fn authenticate(State(state): State<WebState>, mut request: Request, n
         Ok(None) => refuse(&state, audience),
         Err(error) => Problem::from(error).into_response(),
     }
+}
+
+/// Whether a credential's role fits MCP, whose answers hold arguments and outputs.
+fn may_use_mcp(credential: &Credential) -> bool {
+    credential.role.rights().has(Right::Payloads)
 }
 
 /// Whether `/mcp` answers a request without a token. One that sends a bad token is refused nevertheless.
@@ -145,9 +159,14 @@ fn mcp_refusal(base_url: &str) -> Response {
         "a token is needed: `actbook token create --role operator --name NAME` makes one, and `actbook install \
          --client CLIENT --url {base_url}/mcp` writes it into the client's settings"
     );
+    mcp_error(StatusCode::UNAUTHORIZED, &message)
+}
+
+/// A JSON-RPC error to no request in particular.
+fn mcp_error(status: StatusCode, message: &str) -> Response {
     let error = json!({ "code": JSONRPC_UNAUTHORIZED, "message": message });
     let body = json!({ "jsonrpc": "2.0", "id": null, "error": error });
-    (StatusCode::UNAUTHORIZED, axum::Json(body)).into_response()
+    (status, axum::Json(body)).into_response()
 }
 
 #[cfg(test)]

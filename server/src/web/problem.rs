@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::authentication::Audience;
 use super::{cures, pages};
 use crate::error::Error;
+use crate::service::EarlierAnswer;
 
 /// Most bytes of a library's own error text that become the detail of a problem.
 const DETAIL_BYTES_MAX: usize = 4_096;
@@ -26,6 +27,8 @@ pub struct Problem {
     pub cure: String,
     /// Each fault of the request's body or of its query.
     pub faults: Vec<RequestFault>,
+    /// Who answered the question before, if that is the problem.
+    pub answer: Option<Box<EarlierAnswer>>,
 }
 
 /// One fault of a request.
@@ -52,12 +55,14 @@ struct ProblemDocument<'a> {
     cure: &'a str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [RequestFault],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<&'a EarlierAnswer>,
 }
 
 impl Problem {
     /// A problem that HTTP alone knows, without faults.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>, cure: &str) -> Self {
-        Self { status, code, detail: detail.into(), cure: cure.to_owned(), faults: Vec::new() }
+        Self { status, code, detail: detail.into(), cure: cure.to_owned(), faults: Vec::new(), answer: None }
     }
 
     /// A request that has a bad parameter.
@@ -66,6 +71,18 @@ impl Problem {
         let faults = vec![RequestFault { pointer: name.to_owned(), detail: detail.clone() }];
         let cure = "correct the parameter, or leave it out";
         Self { faults, ..Self::new(StatusCode::BAD_REQUEST, "bad_parameter", detail, cure) }
+    }
+
+    /// A body with a field that is wrong or missing. `pointer`: a JSON pointer, empty for the whole body.
+    pub fn bad_field(pointer: &str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let faults = vec![RequestFault { pointer: pointer.to_owned(), detail: detail.clone() }];
+        let whole = if pointer.is_empty() { detail } else { format!("{pointer}: {detail}") };
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Self {
+            faults,
+            ..Self::new(status, "invalid_body", whole, "correct the body; /openapi.json has its schema")
+        }
     }
 
     /// A request without a good credential.
@@ -102,6 +119,7 @@ impl Problem {
             code: self.code,
             cure: &self.cure,
             errors: &self.faults,
+            answer: self.answer.as_deref(),
         }
     }
 
@@ -131,7 +149,14 @@ impl From<Error> for Problem {
             }
             Some(_) | None => error.findings().iter().map(finding_fault).collect(),
         };
-        Self { status, code: error.code(), detail: error.to_string(), cure: cures::cure(&error), faults }
+        Self {
+            status,
+            code: error.code(),
+            detail: error.to_string(),
+            cure: cures::cure(&error),
+            faults,
+            answer: None,
+        }
     }
 }
 

@@ -15,3 +15,4 @@ mod refusals;
 mod store;
 mod tidy;
 mod tools;
+mod web;

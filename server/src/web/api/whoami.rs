@@ -1,14 +1,24 @@
 //! `GET /whoami`: the caller, as the journal names it, and its rights.
 
 use axum::Json;
+use axum::routing::get;
 use serde::Serialize;
 
+use super::operation::Operation;
 use crate::caller::{Right, Role};
 use crate::web::authentication::SignedIn;
 
+pub fn operations() -> Vec<Operation> {
+    vec![
+        Operation::new("GET", "/whoami", "whoami", get(whoami))
+            .summary("Who calls, and what the credential allows")
+            .gives("Whoami"),
+    ]
+}
+
 /// Who calls, and what the credential allows.
 #[derive(Debug, Serialize)]
-pub struct WhoamiView {
+struct WhoamiView {
     /// As the journal writes it: `person:name`, `agent:name`, `program:name`.
     actor: String,
     credential: CredentialView,
@@ -24,7 +34,7 @@ struct CredentialView {
     name: String,
 }
 
-pub async fn whoami(signed_in: SignedIn) -> Json<WhoamiView> {
+async fn whoami(signed_in: SignedIn) -> Json<WhoamiView> {
     let SignedIn { caller, credential } = signed_in;
     Json(WhoamiView {
         actor: caller.actor.to_string(),

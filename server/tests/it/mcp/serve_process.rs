@@ -15,6 +15,8 @@ pub struct ServeProcess {
     pub child: Child,
     /// `host:port`.
     pub address: String,
+    /// What the process printed when it was ready.
+    pub ready: Value,
 }
 
 impl Drop for ServeProcess {
@@ -60,9 +62,8 @@ impl ServeProcess {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let url = ready["url"].as_str().unwrap();
-        let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
-        Self { child, address }
+        let address = ready["listen"].as_str().unwrap().to_owned();
+        Self { child, address, ready }
     }
 
     pub fn url(&self) -> String {
@@ -169,7 +170,7 @@ fn parse_reply(bytes: &[u8]) -> HttpReply {
     HttpReply { status, body }
 }
 
-fn decode_chunked(body: &str) -> String {
+pub fn decode_chunked(body: &str) -> String {
     let mut whole = String::new();
     let mut rest = body;
     while let Some((size, after)) = rest.split_once("\r\n") {

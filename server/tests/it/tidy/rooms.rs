@@ -30,7 +30,7 @@ pub const ROOMS: &Table = &[
     ),
     ("client", &["service", "tools", "config", "caller", "folders", "error"]),
     ("mcp", &["service", "tools", "config", "caller", "error"]),
-    ("web", &["service", "mcp", "drawing", "caller", "error"]),
+    ("web", &["service", "mcp", "drawing", "tools", "caller", "error"]),
     ("cli", &["service", "mcp", "web", "drawing", "tools", "config", "caller", "folders", "error"]),
 ];
 

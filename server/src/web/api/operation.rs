@@ -1,0 +1,119 @@
+//! One operation of the API: its route and its description. The router and the OpenAPI document are made from the
+//! same list, so that none of them has an operation that the other lacks.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::MethodRouter;
+use schemars::{JsonSchema, schema_for};
+use serde_json::{Value, json};
+
+use crate::caller::Right;
+use crate::web::WebState;
+
+/// An operation of the API.
+#[derive(Debug)]
+pub struct Operation {
+    pub method: &'static str,
+    /// Without `/api/v1`.
+    pub path: &'static str,
+    /// Its name for generated clients.
+    pub id: &'static str,
+    pub summary: &'static str,
+    pub right: Right,
+    /// The JSON schema of its query.
+    pub query: Option<Value>,
+    /// The JSON schema of its body, and an example of one.
+    pub body: Option<(Value, Value)>,
+    pub status: StatusCode,
+    /// What it answers with.
+    pub response: ResponseBody,
+    handler: MethodRouter<WebState>,
+}
+
+/// The body of an operation's response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseBody {
+    None,
+    /// JSON of the schema with this name.
+    Json(&'static str),
+    /// Another media type.
+    Media(&'static str),
+}
+
+impl Operation {
+    /// An operation that needs the right `read`, without a query or a body, and gives nothing.
+    pub fn new(
+        method: &'static str,
+        path: &'static str,
+        id: &'static str,
+        handler: MethodRouter<WebState>,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            id,
+            handler,
+            summary: "",
+            right: Right::Read,
+            query: None,
+            body: None,
+            status: StatusCode::NO_CONTENT,
+            response: ResponseBody::None,
+        }
+    }
+
+    pub fn summary(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    pub fn right(self, right: Right) -> Self {
+        Self { right, ..self }
+    }
+
+    pub fn query<T: JsonSchema>(self) -> Self {
+        Self { query: Some(schema_for!(T).to_value()), ..self }
+    }
+
+    pub fn body<T: JsonSchema>(self, example: Value) -> Self {
+        Self { body: Some((schema_for!(T).to_value(), example)), ..self }
+    }
+
+    /// Its body takes `wait_s` besides its own fields.
+    pub fn waits(mut self) -> Self {
+        if let Some((schema, _)) = &mut self.body {
+            schema["properties"]["wait_s"] = json!({
+                "type": "number", "minimum": 0, "maximum": 300,
+                "description": "Seconds to wait for its end or its next question; 0 unless given",
+            });
+        }
+        self
+    }
+
+    /// Answers with JSON of this schema.
+    pub fn gives(self, schema: &'static str) -> Self {
+        Self { status: StatusCode::OK, response: ResponseBody::Json(schema), ..self }
+    }
+
+    /// Creates something, and answers with JSON of this schema.
+    pub fn creates(self, schema: &'static str) -> Self {
+        Self { status: StatusCode::CREATED, response: ResponseBody::Json(schema), ..self }
+    }
+
+    pub fn gives_media(self, media: &'static str) -> Self {
+        Self { status: StatusCode::OK, response: ResponseBody::Media(media), ..self }
+    }
+
+    pub fn gives_nothing(self) -> Self {
+        Self { status: StatusCode::NO_CONTENT, response: ResponseBody::None, ..self }
+    }
+
+    /// Whether it changes something, so that it takes an idempotency key.
+    pub fn is_change(&self) -> bool {
+        self.method != "GET"
+    }
+
+    /// Adds the operation's route.
+    pub fn add_to(self, router: Router<WebState>) -> Router<WebState> {
+        router.route(self.path, self.handler)
+    }
+}

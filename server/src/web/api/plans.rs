@@ -1,0 +1,175 @@
+//! `/plans`: saving, checking, listing, showing and deleting them.
+
+use actbook_engine::analysis::PlanCheck;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::change::{Change, changed};
+use super::operation::Operation;
+use super::page::Page;
+use super::params::{self, Params};
+use crate::caller::Right;
+use crate::drawing::{PlanGraph, render_svg};
+use crate::error::{Corruption, Error};
+use crate::service::PlanFilter;
+use crate::service::view::PlanView;
+use crate::web::{Problem, SignedIn, WebState};
+
+/// A plan with more steps than this is not drawn: the layout takes long, and nobody could read it.
+const STEPS_DRAWN_MAX: usize = 200;
+
+pub fn operations() -> Vec<Operation> {
+    let example = || json!({ "plan": { "name": "look", "steps": [{ "id": "a", "action": "look around" }] } });
+    vec![
+        Operation::new("GET", "/plans", "list_plans", get(list))
+            .summary("List the saved plans, each in its newest version")
+            .query::<PlansQuery>()
+            .gives("PlanPage"),
+        Operation::new("POST", "/plans", "save_plan", post(save))
+            .summary("Check a plan and save it; a new version only if it changed")
+            .right(Right::Run)
+            .body::<PlanBody>(example())
+            .creates("SavedPlan"),
+        Operation::new("POST", "/plans:check", "check_plan", post(check))
+            .summary("Check a plan without saving it or calling a tool")
+            .right(Right::Run)
+            .body::<PlanBody>(example())
+            .gives("PlanCheck"),
+        Operation::new("GET", "/plans/{id}", "get_plan", get(show))
+            .summary("A saved plan and its document, by id or name")
+            .query::<VersionQuery>()
+            .gives("PlanDetail"),
+        Operation::new("GET", "/plans/{id}/graph.svg", "draw_plan", get(draw))
+            .summary("A saved plan drawn: dependencies, what undoes each step, the point of no return")
+            .query::<VersionQuery>()
+            .gives_media("image/svg+xml"),
+        Operation::new("DELETE", "/plans/{id}", "delete_plan", delete(remove))
+            .summary("Delete a plan; its executions stay")
+            .right(Right::Run)
+            .gives("Plan"),
+    ]
+}
+
+/// A plan's document: a JSON object, or YAML or JSON text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum PlanText {
+    Document(Map<String, Value>),
+    Text(String),
+}
+
+/// The document as text.
+pub fn plan_text(plan: &PlanText) -> Result<String, Problem> {
+    match plan {
+        PlanText::Text(text) => Ok(text.clone()),
+        PlanText::Document(document) => {
+            serde_json::to_string(document).map_err(|error| Problem::bad_field("/plan", error.to_string()))
+        }
+    }
+}
+
+/// The query of `GET /plans`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PlansQuery {
+    r#type: Option<String>,
+    task: Option<String>,
+    /// Words that must all occur in the name, the description, the type or the task
+    search: Option<String>,
+}
+
+/// The query of `GET /plans/{id}`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct VersionQuery {
+    /// The newest unless given
+    version: Option<u64>,
+}
+
+/// A body with a plan.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PlanBody {
+    plan: PlanText,
+    /// Do not ask the servers for their tools
+    #[serde(default)]
+    offline: bool,
+}
+
+/// A saved plan and its document.
+#[derive(Debug, Serialize)]
+struct PlanDetail {
+    #[serde(flatten)]
+    plan: PlanView,
+    document: Value,
+}
+
+async fn list(
+    State(state): State<WebState>,
+    _signed_in: SignedIn,
+    Params(query): Params<PlansQuery>,
+) -> Result<Json<Page<PlanView>>, Problem> {
+    let filter = PlanFilter { kind: query.r#type, task: query.task, words: params::words(query.search) };
+    Ok(Page::whole(state.service.plans().find(&filter).await?))
+}
+
+async fn save(
+    State(state): State<WebState>,
+    Change { caller, body, .. }: Change<PlanBody>,
+) -> Result<Response, Problem> {
+    let saved = state.service.plans().save(&caller, &plan_text(&body.plan)?, body.offline).await?;
+    Ok(changed(&caller, StatusCode::CREATED, &saved))
+}
+
+async fn check(
+    State(state): State<WebState>,
+    Change { caller, body, .. }: Change<PlanBody>,
+) -> Result<Json<PlanCheck>, Problem> {
+    if !caller.rights.has(Right::Run) {
+        return Err(Error::Forbidden { needed: Right::Run }.into());
+    }
+    Ok(Json(state.service.plans().check(&plan_text(&body.plan)?, body.offline).await.check))
+}
+
+async fn show(
+    State(state): State<WebState>,
+    _signed_in: SignedIn,
+    Path(id): Path<String>,
+    Params(query): Params<VersionQuery>,
+) -> Result<Json<PlanDetail>, Problem> {
+    let (plan, document) = state.service.plans().version(&id, query.version).await?;
+    let unreadable = |error: serde_json::Error| Error::Corrupt(Corruption::Entry(error.to_string()));
+    let document = serde_json::from_str(&document.document).map_err(unreadable)?;
+    Ok(Json(PlanDetail { plan, document }))
+}
+
+async fn draw(
+    State(state): State<WebState>,
+    _signed_in: SignedIn,
+    Path(id): Path<String>,
+    Params(query): Params<VersionQuery>,
+) -> Result<Response, Problem> {
+    let (_, plan) = state.service.plans().version(&id, query.version).await?;
+    if plan.steps.len() > STEPS_DRAWN_MAX {
+        let detail = format!("a plan of more than {STEPS_DRAWN_MAX} steps is not drawn");
+        let cure = "GET /api/v1/plans/{id} has its steps";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "too_many_steps", detail, cure));
+    }
+    let drawing = render_svg(&PlanGraph::from_plan(&plan));
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], drawing).into_response())
+}
+
+async fn remove(
+    State(state): State<WebState>,
+    Path(id): Path<String>,
+    Change { caller, .. }: Change<Value>,
+) -> Result<Response, Problem> {
+    let deleted = state.service.plans().delete(&caller, &id).await?;
+    Ok(changed(&caller, StatusCode::OK, &deleted))
+}

@@ -1,0 +1,101 @@
+//! `/tokens` and `/sessions`: the credentials of callers, for admins.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::change::{Change, changed};
+use super::operation::Operation;
+use super::page::Page;
+use crate::caller::{Right, Role};
+use crate::service::{LoginSessionView, TOKEN_LIFETIME, TokenSpec, TokenView};
+use crate::web::{Problem, SignedIn, WebState};
+
+pub fn operations() -> Vec<Operation> {
+    vec![
+        Operation::new("GET", "/tokens", "list_tokens", get(list_tokens))
+            .summary("List the tokens, without their secrets")
+            .right(Right::Admin)
+            .gives("TokenPage"),
+        Operation::new("POST", "/tokens", "create_token", post(create_token))
+            .summary("Create a token; its secret is shown this once")
+            .right(Right::Admin)
+            .body::<CreateTokenBody>(json!({ "name": "ci", "role": "viewer", "expires_in_s": 2_592_000 }))
+            .creates("NewToken"),
+        Operation::new("DELETE", "/tokens/{id}", "revoke_token", delete(revoke_token))
+            .summary("Revoke a token at once, by id or name")
+            .right(Right::Admin)
+            .gives("Token"),
+        Operation::new("GET", "/sessions", "list_sessions", get(list_sessions))
+            .summary("List the open sessions of browsers")
+            .right(Right::Admin)
+            .gives("SessionPage"),
+        Operation::new("DELETE", "/sessions/{id}", "end_session", delete(end_session))
+            .summary("End a session: one's own, or any as an admin")
+            .right(Right::Read)
+            .gives_nothing(),
+    ]
+}
+
+/// The body of `POST /tokens`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CreateTokenBody {
+    name: String,
+    /// viewer, agent, operator, approver or admin.
+    role: String,
+    /// For a person instead of an agent or a program.
+    #[serde(default)]
+    person: bool,
+    /// Seconds until it expires; 90 days unless given.
+    expires_in_s: Option<u64>,
+}
+
+async fn list_tokens(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+) -> Result<Json<Page<TokenView>>, Problem> {
+    Ok(Page::whole(state.service.access().list_tokens(&signed_in.caller).await?))
+}
+
+async fn create_token(
+    State(state): State<WebState>,
+    Change { caller, body, .. }: Change<CreateTokenBody>,
+) -> Result<Response, Problem> {
+    let role: Role = body.role.parse().map_err(|why| Problem::bad_field("/role", why))?;
+    let lifetime = body.expires_in_s.map_or(TOKEN_LIFETIME, Duration::from_secs);
+    let spec = TokenSpec { name: body.name, role, is_person: body.person, lifetime };
+    let created = state.service.access().create_token(&caller, spec).await?;
+    Ok(changed(&caller, StatusCode::CREATED, &created))
+}
+
+async fn revoke_token(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Json<TokenView>, Problem> {
+    Ok(Json(state.service.access().revoke_token(&signed_in.caller, &id).await?))
+}
+
+async fn list_sessions(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+) -> Result<Json<Page<LoginSessionView>>, Problem> {
+    Ok(Page::whole(state.service.access().list_sessions(&signed_in.caller).await?))
+}
+
+async fn end_session(
+    State(state): State<WebState>,
+    signed_in: SignedIn,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    state.service.access().end_session(&signed_in.caller, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,10 @@
+//! Tests of what `actbook serve` answers over HTTP, through the real binary and real connections.
+
+mod api;
+mod credentials;
+mod events;
+mod foreign_pages;
+mod login;
+mod openapi;
+mod roles;
+mod server;

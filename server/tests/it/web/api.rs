@@ -1,0 +1,225 @@
+//! The API: a story from a plan to its undo, lists, problems and idempotency keys.
+
+use serde_json::{Value, json};
+
+use super::server::{WebReply, WebServer};
+use crate::cli::Sandbox;
+
+/// A plan that writes a file, asks before the second one, and can be undone.
+fn careful_plan() -> Value {
+    let write = |id: &str| {
+        json!({
+            "id": id, "tool": "files/write_file", "arguments": { "path": format!("{id}.txt"), "content": "x" },
+            "compensation": { "tool": "files/delete_file", "arguments": { "path": "${arguments.path}" } },
+        })
+    };
+    let mut second = write("second");
+    second["approval"] = json!("required");
+    json!({ "name": "careful", "steps": [write("first"), second] })
+}
+
+#[track_caller]
+fn expect(status: u16, reply: &WebReply) -> Value {
+    assert_eq!(reply.status, status, "{reply:?}");
+    reply.json()
+}
+
+/// Starts the plan and waits for its question; its view.
+fn start(server: &WebServer) -> Value {
+    let body = json!({ "plan": careful_plan(), "wait_s": 30 });
+    expect(201, &server.post("/api/v1/executions", &body))
+}
+
+#[test]
+fn plan_runs_asks_and_is_undone_over_the_api() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let view = start(&server);
+    assert_eq!(view["status"], "blocked", "{view}");
+    let path = format!("/api/v1/executions/{}", view["id"].as_str().unwrap());
+    let inbox = expect(200, &server.get("/api/v1/questions"));
+    let question = &inbox["items"][0];
+    assert_eq!((&question["step"], &question["for"]), (&json!("second"), &json!("approval")), "{inbox}");
+    assert_eq!(question["execution"]["id"], view["id"]);
+    assert!(question["text"].as_str().unwrap().contains("second.txt"), "{question}");
+    let step = expect(200, &server.get(&format!("{path}/steps/first")));
+    assert_eq!(step["arguments"]["path"], "first.txt", "{step}");
+    let yes = json!({ "step_id": "second", "question": question["id"], "reason": "fine", "wait_s": 30 });
+    let ended = expect(200, &server.post(&format!("{path}/approve"), &yes));
+    assert_eq!(ended["status"], "succeeded", "{ended}");
+    assert!(sandbox.path("work/second.txt").exists());
+    let brief = expect(200, &server.post(&format!("{path}/undo"), &json!({ "dry_run": true })));
+    assert_eq!(brief["undo"].as_array().map(Vec::len), Some(2), "{brief}");
+    let undone = expect(200, &server.post(&format!("{path}/undo"), &json!({ "wait_s": 30 })));
+    assert_eq!(undone["status"], "compensated", "{undone}");
+    assert!(!sandbox.path("work/second.txt").exists());
+    let approved = expect(200, &server.get(&format!("{path}/journal?kind=step_approved")));
+    assert_eq!(approved["items"][0]["actor"], "program:tester", "{approved}");
+    let verified = expect(200, &server.post("/api/v1/journal:verify", &json!({})));
+    assert_eq!(verified["ok"], true, "{verified}");
+    assert_eq!(server.get(&format!("{path}/export")).status, 200);
+}
+
+#[test]
+fn answered_question_names_who_answered() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let view = start(&server);
+    let path = format!("/api/v1/executions/{}", view["id"].as_str().unwrap());
+    let question = view["waiting"][0]["id"].clone();
+    assert!(question.is_string(), "{view}");
+    let no = json!({ "step_id": "second", "question": question, "reason": "not today" });
+    expect(200, &server.post(&format!("{path}/reject"), &no));
+    let late = expect(409, &server.post(&format!("{path}/approve"), &no));
+    assert_eq!((&late["code"], &late["answer"]["by"]), (&json!("stale_question"), &json!("program:tester")));
+    assert_eq!(late["answer"]["kind"], "step_rejected", "{late}");
+}
+
+#[test]
+fn repeated_key_gives_the_same_answer_and_another_body_is_refused() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let token = format!("Bearer {}", server.token);
+    let post = |key: &str, body: &Value| {
+        let headers = [
+            ("Authorization", token.as_str()),
+            ("Content-Type", "application/json"),
+            ("Idempotency-Key", key),
+        ];
+        server.send("POST", "/api/v1/executions", &headers, &body.to_string())
+    };
+    let body = json!({ "plan": careful_plan(), "wait_s": 30 });
+    let first = post("\"k-1\"", &body);
+    let id = expect(201, &first)["id"].clone();
+    assert_eq!(first.header("idempotency-replayed"), "");
+    let again = post("k-1", &json!({ "plan": careful_plan() }));
+    assert_eq!(expect(201, &again)["id"], id, "`wait_s` is no part of the request");
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    let other = post("k-1", &json!({ "plan_id": "careful" }));
+    assert_eq!(expect(422, &other)["code"], "key_reused");
+    let second = WebServer { token: super::server::new_token(&sandbox, "admin", "tester"), ..server };
+    let fresh = second.send(
+        "POST",
+        "/api/v1/executions",
+        &[
+            ("Authorization", &format!("Bearer {}", second.token)),
+            ("Content-Type", "application/json"),
+            ("Idempotency-Key", "k-1"),
+        ],
+        &body.to_string(),
+    );
+    assert_ne!(expect(201, &fresh)["id"], id, "keys are separate per credential, even under one name");
+}
+
+#[test]
+fn lists_are_paged_by_cursors_that_fit_their_filters_alone() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let plan = json!({ "name": "quick", "steps": [{ "id": "a", "action": "look" }] });
+    let started: Vec<Value> = (0..5)
+        .map(|_| expect(201, &server.post("/api/v1/executions", &json!({ "plan": plan })))["id"].clone())
+        .collect();
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = expect(200, &server.get(&format!("/api/v1/executions?plan=quick&limit=2{cursor}")));
+        seen.extend(page["items"].as_array().unwrap().iter().map(|item| item["id"].clone()));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    let newest_first: Vec<Value> = started.into_iter().rev().collect();
+    assert_eq!(seen, newest_first);
+    let other = expect(400, &server.get(&format!("/api/v1/executions?plan=other{cursor}")));
+    assert_eq!((&other["code"], &other["errors"][0]["pointer"]), (&json!("bad_parameter"), &json!("cursor")));
+    for wrong in ["limit=0", "limit=501", "status=happy", "since=tomorrowish", "unknown=1", "cursor=x"] {
+        let refused = server.get(&format!("/api/v1/executions?{wrong}"));
+        assert_eq!(
+            (refused.status, refused.header("content-type")),
+            (400, "application/problem+json"),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn problems_name_the_code_the_cure_and_the_place() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let missing = expect(404, &server.get("/api/v1/executions/zzzz"));
+    assert_eq!(missing["code"], "no_such_execution");
+    assert_eq!(missing["cure"], "GET /api/v1/executions lists them");
+    assert_eq!(missing["instance"], "/api/v1/executions/zzzz");
+    assert_eq!(missing["type"], "urn:actbook:problem:no_such_execution");
+    let broken =
+        json!({ "plan": { "name": "p", "steps": [{ "id": "a", "tool": "files/none" }, { "id": "a" }] } });
+    let invalid = expect(422, &server.post("/api/v1/plans", &broken));
+    assert_eq!(invalid["code"], "invalid", "{invalid}");
+    assert!(invalid["errors"].as_array().unwrap().len() > 1, "{invalid}");
+    let unknown = expect(422, &server.post("/api/v1/executions", &json!({ "plan_ids": "p" })));
+    assert!(unknown["detail"].as_str().unwrap().contains("plan_ids"), "{unknown}");
+    let misplaced =
+        expect(422, &server.post("/api/v1/plans", &json!({ "plan": { "name": "p" }, "offline": 3 })));
+    assert_eq!(misplaced["errors"][0]["pointer"], "/offline", "{misplaced}");
+    let token = format!("Bearer {}", server.token);
+    let text = [("Authorization", token.as_str()), ("Content-Type", "text/plain")];
+    assert_eq!(
+        expect(415, &server.send("POST", "/api/v1/plans", &text, "{}"))["code"],
+        "unsupported_media_type"
+    );
+    let json_type = [("Authorization", token.as_str()), ("Content-Type", "application/json")];
+    assert_eq!(expect(400, &server.send("POST", "/api/v1/plans", &json_type, "{"))["code"], "malformed_json");
+    assert_eq!(expect(404, &server.get("/api/v1/nowhere"))["code"], "not_found");
+    let method = server.send("PUT", "/api/v1/plans", &json_type, "{}");
+    assert_eq!(expect(405, &method)["code"], "method_not_allowed");
+    assert!(method.header("allow").contains("POST"), "{method:?}");
+}
+
+#[test]
+fn notes_tasks_plans_and_tools_are_kept_over_the_api() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let put = |path: &str, body: Value| server.send_json_as(&server.token, "PUT", path, &body);
+    expect(200, &put("/api/v1/context/port", json!({ "value": "4700 is ours", "type": "fact" })));
+    let found = expect(200, &server.get("/api/v1/context?search=ours"));
+    assert_eq!(found["items"][0]["key"], "port", "{found}");
+    assert_eq!(expect(200, &server.get("/api/v1/context/port"))["value"], "4700 is ours");
+    expect(201, &server.post("/api/v1/tasks", &json!({ "id": "T-1", "title": "Ship", "estimate": "4h" })));
+    let done = server.send_json_as(&server.token, "PATCH", "/api/v1/tasks/T-1", &json!({ "status": "done" }));
+    assert_eq!(expect(200, &done)["status"], "done");
+    assert_eq!(expect(200, &server.get("/api/v1/tasks/T-1"))["task"]["title"], "Ship");
+    let saved = expect(201, &server.post("/api/v1/plans", &json!({ "plan": careful_plan() })));
+    assert_eq!((&saved["version"], &saved["check"]["ok"]), (&json!(1), &json!(true)));
+    let shown = expect(200, &server.get("/api/v1/plans/careful"));
+    assert_eq!(shown["document"]["steps"][0]["id"], "first", "{shown}");
+    let drawn = server.get("/api/v1/plans/careful/graph.svg");
+    assert_eq!((drawn.status, drawn.header("content-type")), (200, "image/svg+xml"));
+    assert!(drawn.body.starts_with("<svg") && drawn.body.contains("second"), "{drawn:?}");
+    let deleted = server.send_json_as(&server.token, "DELETE", "/api/v1/plans/careful", &json!({}));
+    assert_eq!(expect(200, &deleted)["name"], "careful");
+    expect(404, &server.get("/api/v1/plans/careful"));
+    let tools = expect(200, &server.get("/api/v1/tools?server=files&search=write_file"));
+    assert_eq!(tools["items"][0]["name"], "files/write_file", "{tools}");
+    assert_eq!(expect(200, &server.get("/api/v1/servers"))["items"][0]["error"], Value::Null);
+    assert!(expect(200, &server.get("/api/v1/stats?since=30d"))["executions"]["total"].is_u64());
+    assert!(!expect(200, &server.get("/api/v1/templates"))["items"].as_array().unwrap().is_empty());
+    let position =
+        expect(201, &server.post("/api/v1/records", &json!({ "description": "renamed it" })))["position"]
+            .clone();
+    assert_eq!(expect(200, &server.get("/api/v1/journal/head"))["position"], position);
+}
+
+#[test]
+fn agent_step_is_reported_and_rerun_over_the_api() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let plan = json!({ "name": "hand", "steps": [{ "id": "a", "action": "look" }] });
+    let view = expect(201, &server.post("/api/v1/executions", &json!({ "plan": plan, "wait_s": 30 })));
+    let path = format!("/api/v1/executions/{}", view["id"].as_str().unwrap());
+    let report = json!({ "status": "succeeded", "description": "looked", "wait_s": 30 });
+    let ended = expect(200, &server.post(&format!("{path}/steps/a/record"), &report));
+    assert_eq!(ended["status"], "succeeded", "{ended}");
+    let again = expect(201, &server.post(&format!("{path}/rerun"), &json!({})));
+    assert_ne!(again["id"], view["id"]);
+    assert_eq!(again["plan"], view["plan"]);
+    let steps = expect(200, &server.get(&format!("{path}/steps?status=succeeded&limit=1")));
+    assert_eq!((&steps["items"][0]["id"], &steps["next_cursor"]), (&json!("a"), &Value::Null));
+}

@@ -1,0 +1,176 @@
+//! Every request needs a credential, on loopback too; roles limit what it may do.
+
+use serde_json::{Value, json};
+
+use super::server::{WebServer, new_token};
+use crate::cli::Sandbox;
+
+/// A modern MCP call of a tool; `token`: what it authenticates with.
+fn call_tool(server: &WebServer, token: Option<&str>, tool: &str, arguments: Value) -> Value {
+    let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let params = json!({ "name": tool, "arguments": arguments });
+    let bytes = server.process.request_bytes("tools/call", params);
+    let bytes = String::from_utf8(bytes).unwrap().replacen(
+        "Content-Type",
+        &format!("{authorization}Content-Type"),
+        1,
+    );
+    server.process.exchange(bytes.as_bytes()).message()
+}
+
+#[test]
+fn request_without_a_credential_is_refused_on_loopback() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    for path in ["/api/v1/whoami", "/api/v1/executions", "/openapi.json", "/metrics", "/", "/executions/x"] {
+        let reply = server.send("GET", path, &[], "");
+        assert_eq!(reply.status, 401, "{path}: {reply:?}");
+        assert_eq!(reply.header("www-authenticate"), "Bearer", "{path}");
+    }
+    let problem = server.send("GET", "/api/v1/whoami", &[], "");
+    assert_eq!(problem.header("content-type"), "application/problem+json");
+    assert_eq!(problem.json()["code"], "unauthorized");
+    assert_eq!(problem.json()["instance"], "/api/v1/whoami");
+    for path in ["/healthz", "/readyz", "/login"] {
+        assert_eq!(server.send("GET", path, &[], "").status, 200, "{path}");
+    }
+}
+
+#[test]
+fn mcp_without_a_token_is_refused_with_the_command_that_gives_one() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let json_type = ("Content-Type", "application/json");
+    let refused = server.send("POST", "/mcp", &[json_type], "{}");
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, "Bearer"));
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    let line = format!("actbook install --client CLIENT --url http://{}/mcp", server.process.address);
+    assert!(message.contains(&line), "{message}");
+    assert_eq!(refused.json()["jsonrpc"], "2.0");
+    let cookie = server.sign_in();
+    let with_cookie = server.send("POST", "/mcp", &[json_type, ("Cookie", &cookie)], "{}");
+    assert_eq!(with_cookie.status, 401, "a session is no credential for /mcp");
+}
+
+#[test]
+fn without_tokens_opens_mcp_alone() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start_with(&sandbox, &["--without-tokens"]);
+    assert!(call_tool(&server, None, "status", json!({}))["result"].is_object());
+    assert_eq!(server.send("GET", "/api/v1/whoami", &[], "").status, 401);
+    let wrong = call_tool(&server, Some("abk_wrong"), "status", json!({}));
+    assert!(wrong["error"]["message"].is_string(), "a wrong token is refused where none is needed: {wrong}");
+}
+
+#[test]
+fn token_names_the_actor_and_its_use_is_recorded() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let whoami = server.get("/api/v1/whoami").json();
+    assert_eq!(whoami["actor"], "program:tester");
+    assert_eq!(whoami["role"], "admin");
+    let token = new_token(&sandbox, "agent", "claude");
+    let noted = call_tool(&server, Some(&token), "set_context", json!({ "key": "port", "value": "4700" }));
+    assert_eq!(noted["result"]["isError"], Value::Bool(false), "{noted}");
+    let entry = sandbox.json(&["journal", "--actor", "agent:claude"]);
+    assert_eq!(entry["body"]["key"], "port", "{entry}");
+    let is_used = |tokens: &Value| {
+        let tokens = tokens.as_array().unwrap();
+        tokens.iter().any(|token| token["name"] == "claude" && token["last_used_at"].is_string())
+    };
+    while !is_used(&sandbox.json(&["token", "list"])) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn expired_revoked_and_mistyped_tokens_are_refused() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let status = |token: &str| server.get_as(token, "/api/v1/whoami").status;
+    let expired = sandbox.expect(0, &["token", "create", "--role", "admin", "--expires", "1ms"]);
+    assert_eq!(status(expired.trim()), 401);
+    let revoked = new_token(&sandbox, "admin", "gone");
+    assert_eq!(status(&revoked), 200);
+    sandbox.expect(0, &["token", "revoke", "gone"]);
+    assert_eq!(status(&revoked), 401);
+    let mut mistyped = server.token.clone();
+    mistyped.pop();
+    for wrong in [&mistyped, &format!("{mistyped}x"), "", "abk_", &server.token.replace("abk_", "abp_")] {
+        assert_eq!(status(wrong), 401, "{wrong:?}");
+    }
+    let statuses = |name: &str| {
+        let tokens = sandbox.json(&["token", "list"]);
+        let found = tokens.as_array().unwrap().iter().find(|token| token["name"] == name).cloned();
+        found.unwrap()["status"].clone()
+    };
+    assert_eq!((statuses("gone"), statuses("admin")), (json!("revoked"), json!("expired")));
+}
+
+#[test]
+fn database_holds_hashes_of_secrets_alone() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let (code, cookie) = (server.login_path(), server.sign_in());
+    let secrets =
+        [server.token.as_str(), code.split_once("code=").unwrap().1, cookie.split_once('=').unwrap().1];
+    let mut files = 0;
+    for file in std::fs::read_dir(sandbox.path("data/actbook")).unwrap().flatten() {
+        let Ok(bytes) = std::fs::read(file.path()) else { continue };
+        files += 1;
+        for secret in secrets {
+            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!found, "{:?} holds a secret", file.path());
+        }
+    }
+    assert!(files > 1, "the database was not looked at");
+}
+
+#[test]
+fn role_without_a_right_is_refused_on_mcp() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let code = |reply: &Value| reply["result"]["structuredContent"]["error"]["code"].clone();
+    let viewer = new_token(&sandbox, "viewer", "eyes");
+    let refused = call_tool(&server, Some(&viewer), "status", json!({}));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("arguments and outputs"), "{refused}");
+    let approver = new_token(&sandbox, "approver", "ada");
+    let read = call_tool(&server, Some(&approver), "status", json!({}));
+    assert_eq!(read["result"]["isError"], Value::Bool(false), "{read}");
+    let plan = json!({ "name": "p", "steps": [{ "id": "a", "action": "look" }] });
+    let refused = call_tool(&server, Some(&approver), "execute_plan", json!({ "plan": plan.clone() }));
+    assert_eq!(code(&refused), "forbidden", "{refused}");
+    let agent = new_token(&sandbox, "agent", "worker");
+    let started = call_tool(&server, Some(&agent), "execute_plan", json!({ "plan": plan }));
+    let id = started["result"]["structuredContent"]["id"].as_str().unwrap().to_owned();
+    let cancel = json!({ "execution_id": id, "action": "cancel" });
+    let refused = call_tool(&server, Some(&agent), "control", cancel.clone());
+    assert_eq!(code(&refused), "forbidden", "{refused}");
+    let operator = new_token(&sandbox, "operator", "boss");
+    let cancelled = call_tool(&server, Some(&operator), "control", cancel);
+    assert_eq!(cancelled["result"]["structuredContent"]["ending"], "cancelled", "{cancelled}");
+}
+
+#[test]
+fn install_with_url_writes_a_token_into_a_private_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let url = server.process.url();
+    sandbox.expect(0, &["install", "--client", "cursor", "--url", &url]);
+    let file = sandbox.path(".cursor/mcp.json");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let entry = &written["mcpServers"]["actbook"];
+    assert_eq!(entry["url"], url);
+    let token = entry["headers"]["Authorization"].as_str().unwrap().strip_prefix("Bearer ").unwrap();
+    let result = call_tool(&server, Some(token), "status", json!({}));
+    assert_eq!(result["result"]["isError"], Value::Bool(false), "{result}");
+    let printed = sandbox.expect(0, &["install", "--client", "claude-code", "--url", &url, "--print"]);
+    let line = format!(
+        "claude mcp add --transport http actbook {url} --header 'Authorization: Bearer ${{ACTBOOK_TOKEN}}'\n"
+    );
+    assert_eq!(printed, line);
+    let printed = sandbox.expect(0, &["install", "--client", "vscode", "--url", &url, "--print"]);
+    assert!(printed.contains("${env:ACTBOOK_TOKEN}") && !printed.contains("abk_"), "{printed}");
+}

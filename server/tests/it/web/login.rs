@@ -1,0 +1,86 @@
+//! Signing in by a one-time URL, and the session that it opens.
+
+use super::server::{WebServer, path_of};
+use crate::cli::Sandbox;
+
+#[test]
+fn login_code_opens_one_session() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let first = server.send("GET", &server.login_path(), &[], "");
+    assert_eq!((first.status, first.header("location")), (303, "/"));
+    let cookie = first.header("set-cookie");
+    let port = server.process.address.rsplit(':').next().unwrap();
+    assert!(cookie.starts_with(&format!("actbook-{port}=abs_")), "{cookie}");
+    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{cookie}");
+    let again = server.send("GET", &server.login_path(), &[], "");
+    assert_eq!((again.status, again.header("set-cookie")), (403, ""), "{again:?}");
+    let whoami = server.send("GET", "/api/v1/whoami", &[("Cookie", &first.cookie())], "");
+    assert_eq!(whoami.status, 200, "{whoami:?}");
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let user = user.unwrap_or_else(|_| "someone".to_owned());
+    assert_eq!(whoami.json()["actor"], format!("person:{user}"));
+    assert_eq!(whoami.json()["role"], "admin");
+}
+
+#[test]
+fn prefetch_and_head_redeem_nothing() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let path = server.login_path();
+    let speculative = [("Sec-Purpose", "prefetch;prerender"), ("Purpose", "prefetch"), ("X-Moz", "prefetch")];
+    for header in speculative {
+        let reply = server.send("GET", &path, &[header], "");
+        assert_eq!((reply.status, reply.header("set-cookie")), (204, ""), "{reply:?}");
+    }
+    assert_eq!(server.send("HEAD", &path, &[], "").header("set-cookie"), "");
+    server.sign_in();
+}
+
+#[test]
+fn invented_code_opens_nothing() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    for code in ["", "x", "abs_0000000000000000000000000000000000000", &server.token] {
+        let reply = server.send("GET", &format!("/login?code={code}"), &[], "");
+        assert_eq!((reply.status, reply.header("set-cookie")), (403, ""), "{code}: {reply:?}");
+    }
+}
+
+#[test]
+fn logout_ends_the_session() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let cookie = server.sign_in();
+    let header = [("Cookie", cookie.as_str()), ("Sec-Fetch-Site", "same-origin")];
+    let sessions = server.send("GET", "/api/v1/sessions", &header, "");
+    assert_eq!(sessions.json()["items"].as_array().map(Vec::len), Some(1), "{sessions:?}");
+    let out = server.send("POST", "/logout", &header, "");
+    assert_eq!(out.status, 303, "{out:?}");
+    assert!(out.header("set-cookie").contains("Max-Age=0"), "{out:?}");
+    assert_eq!(server.send("GET", "/api/v1/whoami", &header, "").status, 401);
+}
+
+#[test]
+fn open_finds_the_running_server_and_gives_a_new_code() {
+    let sandbox = Sandbox::new();
+    let nobody = sandbox.run(&["open"]);
+    assert_eq!(nobody.code, Some(1), "{}", nobody.stderr);
+    let server = WebServer::start(&sandbox);
+    let url = sandbox.json(&["open"])["url"].as_str().unwrap().to_owned();
+    assert!(url.starts_with(&format!("http://{}/login?code=", server.process.address)), "{url}");
+    assert_eq!(server.send("GET", &path_of(&url), &[], "").status, 303);
+    server.sign_in();
+}
+
+#[test]
+fn public_url_gives_a_cookie_for_tls_and_prints_no_code() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start_with(&sandbox, &["--public-url", "https://book.example"]);
+    assert!(server.process.ready["login_url"].is_null(), "{}", server.process.ready);
+    let url = sandbox.json(&["open"])["url"].as_str().unwrap().to_owned();
+    let path = url.strip_prefix("https://book.example").unwrap();
+    let reply = server.send_to_host("book.example", "GET", path, &[], "");
+    let cookie = reply.header("set-cookie");
+    assert!(cookie.starts_with("__Host-actbook=abs_") && cookie.contains("; Secure"), "{cookie}");
+}
