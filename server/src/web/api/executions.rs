@@ -69,6 +69,10 @@ struct ExecutionsQuery {
     /// A plan's id or name
     plan: Option<String>,
     task: Option<String>,
+    /// A tool that was called, as in files/write_file
+    tool: Option<String>,
+    /// A server of which a tool was called
+    server: Option<String>,
     /// An actor with entries in the execution, as in agent:claude
     actor: Option<String>,
     /// Of a step that ended failed or unknown, such as timeout
@@ -130,12 +134,14 @@ async fn list(
 ) -> Result<Json<Page<ExecutionSummary>>, Problem> {
     let limit = page_limit(query.limit)?;
     let filter = ExecutionFilter {
-        status: params::word(Error::NoSuchStatus, query.status)?,
-        plan: query.plan,
-        task: query.task,
+        status: params::word(Error::NoSuchStatus, query.status)?.into(),
+        plan: query.plan.into(),
+        task: query.task.into(),
+        tool: query.tool.into(),
+        server: query.server.into(),
         project: None,
-        actor: query.actor,
-        category: params::word(Error::NoSuchCategory, query.category)?,
+        actor: query.actor.into(),
+        category: params::word(Error::NoSuchCategory, query.category)?.into(),
         since: params::time("since", query.since.clone())?,
         until: params::time("until", query.until.clone())?,
         words: params::words(query.search),
