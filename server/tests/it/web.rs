@@ -6,5 +6,6 @@ mod events;
 mod foreign_pages;
 mod login;
 mod openapi;
+mod pages;
 mod roles;
 mod server;
