@@ -198,6 +198,15 @@ fn form_answers_only_the_question_that_was_shown() {
 }
 
 #[test]
+fn show_names_the_page_of_an_execution_that_waits() {
+    let (sandbox, id) = blocked(PAYOUT);
+    assert!(!sandbox.expect(0, &["show", &id]).contains("/executions/"));
+    let server = WebServer::start(&sandbox);
+    let link = format!("http://{}/executions/{id}", server.process.address);
+    assert!(sandbox.expect(0, &["show", &id]).contains(&link));
+}
+
+#[test]
 fn plan_runs_from_its_form() {
     let sandbox = Sandbox::new();
     let server = WebServer::start(&sandbox);
