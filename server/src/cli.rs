@@ -131,7 +131,7 @@ async fn run_to_exit_code(args: CliArgs) -> ExitCode {
 async fn run_command(args: CliArgs, output: &Output) -> CommandResult {
     match args.command {
         CliCommand::DemoTools { folder, long } => serve_demo_tools(folder, long).await,
-        CliCommand::Demo { keep } => demo::demo(output, keep).await,
+        CliCommand::Demo { keep, serve } => demo::demo(output, keep, serve).await,
         CliCommand::Completions { shell } => print_completions(output, shell),
         CliCommand::Man => print_man_page(output),
         CliCommand::Help { topic } => help::help(output, &topic),

@@ -328,11 +328,15 @@ it again.")]
     #[command(after_help = "\
 Examples:
   actbook demo
+  actbook demo --serve           and show it in the dashboard
   actbook demo --keep story      leave the folder there to look around in")]
     Demo {
         /// Use this folder and leave it there
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
+        /// Then serve the dashboard of this story until Ctrl-C
+        #[arg(long)]
+        serve: bool,
     },
     /// An MCP server over stdio with real effects in one folder, for the demo and for trying plans
     #[command(
@@ -426,6 +430,20 @@ pub struct ServeArgs {
     /// Answer /mcp without a token, on this machine alone, for clients that cannot send one
     #[arg(long)]
     pub without_tokens: bool,
+}
+
+impl ServeArgs {
+    /// On this machine alone, at a port that is free.
+    pub fn on_any_port() -> Self {
+        Self {
+            listen: (std::net::Ipv4Addr::LOCALHOST, 0).into(),
+            tools: ProfileArg::default(),
+            names: Vec::new(),
+            public_url: None,
+            insecure: false,
+            without_tokens: false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]

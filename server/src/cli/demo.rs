@@ -10,22 +10,27 @@ use crate::service::view::ExecutionView;
 use actbook_engine::policy::ExecutionStatus;
 use serde_json::json;
 
-use super::args::GraphFormat;
+use super::args::{GraphFormat, ServeArgs};
 use super::foreground::{self, Events};
 use super::output::Output;
 use super::session::Session;
 use super::status_style::{BAD, BUSY, GOOD, QUIET, STRONG, painted};
-use super::{CommandResult, Exit, brief, graph_text, journal};
+use super::{CommandResult, Exit, brief, graph_text, journal, serve};
 
 const PLAN: &str = include_str!("demo/plan.yaml");
 const VERSION: &str = "1.2";
 
-/// Runs the demo in a temporary folder, or in `keep`, which is left there.
-pub async fn demo(output: &Output, keep: Option<PathBuf>) -> CommandResult {
+/// Runs the demo in a temporary folder, or in `keep`, which is left there. With `serves`, then serves its
+/// dashboard until a signal arrives.
+pub async fn demo(output: &Output, keep: Option<PathBuf>, serves: bool) -> CommandResult {
     super::signals::start_signal_task()?;
     let scratch = ScratchFolder::create(keep)?;
     let session = scratch.open_session(output).await?;
-    let ended = run_story(&session, &scratch).await;
+    let mut ended = run_story(&session, &scratch).await;
+    if serves && ended.is_ok() {
+        DemoNarrator { output }.say("\nThe dashboard shows this execution until Ctrl-C:");
+        ended = serve::serve(&session, ServeArgs::on_any_port()).await;
+    }
     session.service.close().await;
     ended
 }
@@ -260,7 +265,8 @@ impl DemoNarrator<'_> {
                  {binary} --config actbook.yaml check plan.yaml      checks the plan"
             )
         } else {
-            "  actbook demo --keep story            the same, and leaves the folder to look around in"
+            "  actbook demo --serve                 the same, and shows it in the dashboard\n  \
+             actbook demo --keep story            the same, and leaves the folder to look around in"
                 .to_owned()
         };
         self.say(&look);

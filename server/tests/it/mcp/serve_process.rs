@@ -57,11 +57,13 @@ impl ServeProcess {
         Self::from_child(sandbox.start(words))
     }
 
-    /// Reads the first line of the process's stdout, which names the address that it listens on.
+    /// Reads the process's stdout up to the line that names the address that it listens on.
     pub fn from_child(mut child: Child) -> Self {
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut documents = lines.map(|line| {
+            serde_json::from_str::<Value>(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        });
+        let ready = documents.find(|document| document["listen"].is_string()).expect("it listens");
         let address = ready["listen"].as_str().unwrap().to_owned();
         Self { child, address, ready }
     }

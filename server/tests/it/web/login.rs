@@ -2,6 +2,7 @@
 
 use super::server::{WebServer, path_of};
 use crate::cli::Sandbox;
+use crate::mcp::serve_process::ServeProcess;
 
 #[test]
 fn login_code_opens_one_session() {
@@ -83,4 +84,15 @@ fn public_url_gives_a_cookie_for_tls_and_prints_no_code() {
     let reply = server.send_to_host("book.example", "GET", path, &[], "");
     let cookie = reply.header("set-cookie");
     assert!(cookie.starts_with("__Host-actbook=abs_") && cookie.contains("; Secure"), "{cookie}");
+}
+
+#[test]
+fn demo_with_serve_shows_its_execution_in_the_dashboard() {
+    let sandbox = Sandbox::new();
+    let process = ServeProcess::start_with(&sandbox, &["demo", "--serve", "--keep", "story", "--json"]);
+    let server = WebServer { process, token: String::new() };
+    let cookie = server.sign_in();
+    let page = server.send("GET", "/", &[("Cookie", &cookie)], "");
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.body.contains("publish-release") && page.body.contains("Compensated"), "{}", page.body);
 }
