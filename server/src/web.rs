@@ -4,7 +4,7 @@
 //!
 //! A request passes these layers, outermost first:
 //!
-//!     security headers → problems become JSON or a page → Host, Origin, body → credential → route
+//!   security headers → problems become JSON or a page → Host, Origin, body → credential → route
 //!
 //! Handlers take `State<WebState>` and, for the caller and its rights, `SignedIn`; they return
 //! `Result<_, Problem>`, and `?` turns any `Error` into a `Problem`.

@@ -2,7 +2,7 @@
 //! counts, questions and errors. Appends do not pay for it. The rows of a round and the cursor are written in
 //! one transaction, so that a process that is killed loses nothing and counts nothing twice.
 //!
-//!     entries after the cursor ─► executions before and after them ─► differences ─► rows and cursor
+//!   entries after the cursor ─► executions before and after them ─► differences ─► rows and cursor
 
 mod payload_facts;
 mod streams;

@@ -1,7 +1,7 @@
 //! Lists of executions, newest first. Conditions become groups of id sources; the list walks the stretches of
 //! 65,536 ids in which every group occurs, intersects their sets, and reads the rows that remain.
 //!
-//!     filter ─► groups (any of these sources) ─► stretch by stretch: ∩ groups ∖ excluded ─► rows ─► page
+//!   filter ─► groups (any of these sources) ─► stretch by stretch: ∩ groups ∖ excluded ─► rows ─► page
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Values by which executions are listed (`facets`), and which executions have each of them (`marks`): for
 //! every value one set of ids per stretch of 65,536, chained from the newest stretch to the oldest.
 //!
-//!     facets(id, name, value, latest) ─► marks(stretch = latest, value = id) ─ earlier ─► marks(…) ─► -1
+//!   facets(id, name, value, latest) ─► marks(stretch = latest, value = id) ─ earlier ─► marks(…) ─► -1
 
 use actbook_engine::id::TenantId;
 

@@ -2,8 +2,8 @@
 //! script for reading and answering, and carries no script or style of its own. Texts of plans, tools and notes are
 //! data: templates escape them, and what is built in Rust goes through `markup`.
 //!
-//!     GET page → service view → parts (templates) ┐
-//!     GET …/live (SSE) ── the parts that changed ─┴→ replaced in the page by the id of their element
+//!   GET page → service view → parts (templates) ┐
+//!   GET …/live (SSE) ── the parts that changed ─┴→ replaced in the page by the id of their element
 
 mod answer;
 mod answer_words;

@@ -1,8 +1,8 @@
 //! `GET /events`: the journal as Server-Sent Events. The id of an event is the entry's position, so that a stream that
 //! was cut resumes without a gap or a repetition.
 //!
-//!     journal → one tail reader per process → ring of encoded entries → streams, each with its filter
-//!                                                 └ a stream that fell behind the ring reads pages of the journal
+//!   journal → one tail reader per process → ring of encoded entries → streams, each with its filter
+//!                                               └ a stream that fell behind the ring reads pages of the journal
 
 mod stream;
 mod tail_ring;
