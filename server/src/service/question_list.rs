@@ -26,6 +26,8 @@ pub struct WaitingQuestion {
     /// The entry that asked.
     pub position: u64,
     pub execution: ExecutionSummary,
+    /// The actor who started the execution.
+    pub started_by: Option<String>,
     /// The question with the text that a person needs to answer it.
     pub question: PersonQuestion,
 }
@@ -78,8 +80,9 @@ impl Executions<'_> {
         let Some(question) = questions.into_iter().find(is_asked) else { return Ok(None) };
         let mut summaries = self.summaries(std::slice::from_ref(&execution)).await?;
         let Some(execution) = summaries.pop() else { return Ok(None) };
-        let asked_at = format_time(row.asked_at);
-        Ok(Some(WaitingQuestion { asked_at, position: row.position, execution, question }))
+        let (asked_at, position) = (format_time(row.asked_at), row.position);
+        let started_by = self.starter(row.stream.0).await?;
+        Ok(Some(WaitingQuestion { asked_at, position, execution, started_by, question }))
     }
 }
 

@@ -27,6 +27,11 @@ impl<T> Page<T> {
         Json(Self { items, next_cursor: None })
     }
 
+    /// A page of a list whose cursors the service makes.
+    pub fn continued(items: Vec<T>, next_cursor: Option<String>) -> Json<Self> {
+        Json(Self { items, next_cursor })
+    }
+
     /// A page of at most `limit` of the items, which were read with one more to see whether others follow.
     /// `position`: the position of an item, after which the next page begins.
     pub fn cut(mut items: Vec<T>, limit: u64, list: &ListName, position: impl Fn(&T) -> u64) -> Json<Self> {

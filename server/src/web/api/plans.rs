@@ -21,7 +21,7 @@ use crate::service::PlanFilter;
 use crate::service::view::PlanView;
 use crate::web::{Problem, SignedIn, WebState};
 
-/// A plan with more steps than this is not drawn: the layout takes long, and nobody could read it.
+/// A plan with more steps than this is not drawn: the layout takes long, and the drawing would not be readable.
 const STEPS_DRAWN_MAX: usize = 200;
 
 pub fn operations() -> Vec<Operation> {

@@ -1,6 +1,5 @@
 //! `/questions`: everything that waits for a person.
 
-use actbook_engine::id::ExecutionId;
 use actbook_engine::policy::ExecutionStatus;
 use axum::Json;
 use axum::extract::State;
@@ -9,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::operation::Operation;
-use super::page::{ListName, Page, page_limit};
+use super::page::{Page, page_limit};
 use super::params::Params;
 use crate::caller::Right;
-use crate::service::OpenQuestion;
-use crate::service::view::{ExecutionView, PlanRefView, WaitingView};
+use crate::service::WaitingQuestion;
+use crate::service::view::{ExecutionSummary, PlanRefView, WaitingView};
 use crate::web::{Problem, SignedIn, WebState};
 
 pub fn operations() -> Vec<Operation> {
@@ -50,7 +49,7 @@ struct QuestionItem {
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize)]
 struct AskingExecution {
-    id: ExecutionId,
+    id: String,
     status: ExecutionStatus,
     plan: PlanRefView,
     task: Option<String>,
@@ -64,20 +63,13 @@ async fn list(
     Params(query): Params<QuestionsQuery>,
 ) -> Result<Json<Page<QuestionItem>>, Problem> {
     signed_in.require(Right::Payloads)?;
-    let (limit, name) = (page_limit(query.limit)?, ListName::new("questions", &()));
-    let after = name.position(query.cursor.as_deref())?.unwrap_or(0);
-    let asked_at = |one: &OpenQuestion| one.question.waiting.asked_at.map_or(0, |position| position.0);
-    let mut found = state.service.executions().open_questions().await?;
-    found.retain(|one| asked_at(one) > after);
-    let has_more = found.len() as u64 > limit;
-    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    let next = found.last().filter(|_| has_more).map(asked_at);
-    Ok(Page::before(found.into_iter().map(question_item).collect(), next, &name))
+    let limit = page_limit(query.limit)?;
+    let page = state.service.executions().questions(query.cursor.as_deref(), limit).await?;
+    Ok(Page::continued(page.items.into_iter().map(question_item).collect(), page.next_cursor))
 }
 
-fn question_item(one: OpenQuestion) -> QuestionItem {
-    let ExecutionView { id, status, plan, task, started_at, .. } = one.execution.view.clone();
-    let started_by = one.execution.started_by.clone();
-    let execution = AskingExecution { id, status, plan, task, started_at, started_by };
+fn question_item(one: WaitingQuestion) -> QuestionItem {
+    let ExecutionSummary { id, status, plan, task, started_at, .. } = one.execution;
+    let execution = AskingExecution { id, status, plan, task, started_at, started_by: one.started_by };
     QuestionItem { execution, waiting: one.question.waiting, text: one.question.text }
 }
