@@ -50,11 +50,17 @@ pub fn status(refusal: &Refusal) -> StatusCode {
 pub fn cure(refusal: &Refusal) -> String {
     let view = "GET /api/v1/executions/{id} says what can be done";
     let cure = match refusal {
+        Refusal::OtherToolset { .. } => {
+            "it continues where it was started; to continue it with this server's tools, run `actbook resume EXECUTION --here` on its machine"
+        }
         Refusal::NoSuchExecution => "GET /api/v1/executions lists them",
         Refusal::NoSuchPlan { .. } => "GET /api/v1/plans lists the saved ones",
         Refusal::NoSuchTask { .. } => "GET /api/v1/tasks lists them",
         Refusal::WrongStatus { stage, .. } => stage_cure(*stage),
         Refusal::AnswerNotAllowed { allowed: AllowedAnswers::None, .. } => view,
+        Refusal::AnswerNotAllowed { allowed: AllowedAnswers::AfterReport, .. } => {
+            "its agent reports it first: after POST /api/v1/executions/{id}/steps/{step}/record with `failed` it can be retried or skipped"
+        }
         Refusal::StaleQuestion => "nothing was decided; GET /api/v1/executions/{id} says what it asks now",
         Refusal::NothingToApprove { awaiting } if awaiting.is_empty() => view,
         Refusal::NothingToUndo { has_ended: true } => {
@@ -69,8 +75,7 @@ pub fn cure(refusal: &Refusal) -> String {
         Refusal::NotAwaited { awaited: AwaitedReport::None, .. } => view,
         Refusal::EraseBeforeUndoApproval => "POST /api/v1/executions/{id}/approve or …/reject first",
         // Their cures name no command, and are the same for every reader.
-        Refusal::OtherToolset { .. }
-        | Refusal::AnswerNotAllowed { .. }
+        Refusal::AnswerNotAllowed { .. }
         | Refusal::ArgumentsNotAllowed(_)
         | Refusal::NothingToApprove { .. }
         | Refusal::UndoByHandNotAllowed(_)
