@@ -40,7 +40,7 @@ pub async fn open(session: &Session) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Whether the terminal is at the end of an ssh connection, so that nobody would see a browser that starts here.
+/// Whether the terminal is at the end of an ssh connection, so that a browser started here would not be seen.
 fn is_over_ssh() -> bool {
     std::env::var_os("SSH_CONNECTION").is_some()
 }

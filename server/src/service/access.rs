@@ -1,5 +1,5 @@
 //! Credentials of callers over HTTP: tokens of programs and people, the sessions of browsers, and the one-time codes
-//! that open a session. Only hashes are stored, so a copy of the database lets nobody in.
+//! that open a session. Only hashes are stored, so a copy of the database holds no credential.
 
 mod token_text;
 

@@ -131,7 +131,7 @@ impl Executions<'_> {
         Ok(())
     }
 
-    /// Who answered the question that was asked at `question`. `None`: nobody did, and it was replaced.
+    /// Who answered the question that was asked at `question`. `None`: it was not answered but replaced.
     pub async fn earlier_answer(
         self,
         id: &str,

@@ -246,7 +246,7 @@ impl QuestionContext<'_> {
     }
 
     /// Who asks now; where a person reads the question unasked, who asked for the undo that it is about.
-    /// `None`: nobody.
+    /// `None`: neither an agent nor a person asked for it.
     fn asker_of(&self, question: &Question) -> Option<Asker<'_>> {
         let request = || {
             let UndoRequest { actor, reason } = self.undo_request.as_ref()?;

@@ -125,7 +125,7 @@ pub struct Frame {
     pub area: Option<Area>,
     /// Questions that wait for a person.
     pub questions: usize,
-    /// Who is signed in. `None`: nobody, on the page that says how to.
+    /// Who is signed in. `None` on the page that says how to sign in.
     pub who: Option<String>,
     pub role: String,
     pub display: DisplaySettings,
