@@ -4,6 +4,7 @@
 
 mod advice;
 mod arguments;
+mod comparison;
 mod inference;
 mod inputs;
 mod names;
@@ -20,6 +21,7 @@ use crate::plan::Plan;
 pub use crate::plan::{Finding, Severity};
 pub use crate::spelling::nearest;
 use crate::tool_policy::{StepRules, ToolPolicies};
+pub use comparison::{FieldChange, PlanComparison, StepChange, StepChangeKind, compare_plans};
 pub use names::{check_names, forbidden_character};
 
 /// Most step ids in one `left_behind` list; `left_behind_total` counts them all.

@@ -1,7 +1,8 @@
 //! Valid plans, and the findings of their check before they run.
 
 use actbook_engine::analysis::{
-    LEFT_BEHIND_SHOWN, PlanCheck, Severity, check_names, check_plan, forbidden_character, nearest,
+    LEFT_BEHIND_SHOWN, PlanCheck, PlanComparison, Severity, check_names, check_plan, compare_plans,
+    forbidden_character, nearest,
 };
 use actbook_engine::id::StepId;
 use actbook_engine::plan::Plan;
@@ -157,4 +158,91 @@ fn plan_with_a_misleading_name_loads_and_fails_its_check() {
     assert_eq!(paths, ["name", "steps[0].name"]);
     assert!(found.iter().all(|finding| finding.code == "invalid_name" && !finding.cure.is_empty()));
     assert_eq!(forbidden_character("Déjà vu (2): “fine”"), None);
+}
+
+fn compare(older: &[&str], newer: &[&str]) -> PlanComparison {
+    let [older, newer] = [older, newer].map(|lines| parse_plan(&plan_of_steps(lines)));
+    compare_plans(&older, &newer)
+}
+
+/// Each finding's code and step.
+fn codes(comparison: &PlanComparison) -> Vec<String> {
+    let code = |one: &actbook_engine::plan::Finding| match &one.step {
+        Some(step) => format!("{} {step}", one.code),
+        None => one.code.to_owned(),
+    };
+    comparison.findings.iter().map(code).collect()
+}
+
+#[test]
+fn equal_plans_do_not_differ() {
+    let lines = ["{id: a, tool: s/t}", "{id: b, tool: s/t, depends_on: [a]}"];
+    assert_eq!(compare(&lines, &lines), PlanComparison::default());
+}
+
+#[test]
+fn changed_added_removed_and_moved_steps_are_told_apart() {
+    let compared = compare(
+        &[
+            "{id: gone, tool: s/t}",
+            "{id: a, tool: s/t, arguments: {x: {y: 1}}}",
+            "{id: b, tool: s/t}",
+            "{id: c, tool: s/t}",
+        ],
+        &[
+            "{id: c, tool: s/t}",
+            "{id: a, tool: s/t, arguments: {x: {y: 2}, z: 3}}",
+            "{id: b, tool: s/t}",
+            "{id: new, tool: s/t}",
+        ],
+    );
+    let steps: Vec<String> =
+        compared.steps.iter().map(|one| format!("{} {}", one.change, one.step)).collect();
+    assert_eq!(steps, ["removed gone", "moved c", "changed a", "added new"]);
+    let fields = serde_json::to_value(&compared.steps[2].fields).unwrap();
+    let expected = json!([
+        { "path": "arguments.x.y", "from": 1, "to": 2 },
+        { "path": "arguments.z", "from": null, "to": 3 },
+    ]);
+    assert_eq!(fields, expected);
+}
+
+#[test]
+fn what_a_new_version_does_without_is_found() {
+    let undo = "compensation: {tool: s/u}";
+    let compared = compare_plans(
+        &parse_plan(&plan_of_steps(&[&format!("{{id: a, tool: s/t, {undo}, approval: required}}")])),
+        &parse_plan(&plan_of_steps(&["{id: a, tool: s/t, idempotent: true}", "{id: b, tool: mail/send}"])),
+    );
+    let expected = [
+        "point_of_no_return_moved",
+        "compensation_lost a",
+        "reversibility_weakened a",
+        "approval_weakened a",
+        "repeat_allowed a",
+        "new_tool",
+    ];
+    assert_eq!(codes(&compared), expected);
+}
+
+#[test]
+fn fewer_approvals_in_the_policy_are_found() {
+    let plan = |approval: &str| {
+        let policy = json!({ "approval": approval });
+        let steps = json!([{ "id": "a", "action": "look" }]);
+        Plan::from_value(&json!({ "name": "p", "policy": policy, "steps": steps })).unwrap()
+    };
+    for (before, after, is_weaker) in [
+        ("every_write", "none", true),
+        ("every_write", "plan", true),
+        ("plan", "none", true),
+        ("none", "plan", false),
+        ("plan", "every_write", false),
+        ("plan", "at_point_of_no_return", false),
+    ] {
+        let compared = compare_plans(&plan(before), &plan(after));
+        let found = compared.findings.iter().any(|one| one.code == "approval_weakened");
+        assert_eq!(found, is_weaker, "{before} → {after}");
+        assert_eq!(compared.fields[0].path, "policy.approval");
+    }
 }
