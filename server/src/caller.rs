@@ -10,6 +10,9 @@ use serde_json::Value;
 
 pub use rights::{Credential, CredentialKind, Right, Rights, Role};
 
+/// Stands before the number of a part in the key of a part of a request.
+pub const KEY_PART_SEPARATOR: char = '\u{1f}';
+
 /// The person, agent or program that makes a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -42,7 +45,11 @@ impl IdempotencyKey {
 
     /// The key of one part of a request that becomes several entries.
     pub fn for_part(&self, number: usize) -> Self {
-        Self { name: format!("{}\u{1f}{number}", self.name), repeated: Arc::default(), ..self.clone() }
+        Self {
+            name: format!("{}{KEY_PART_SEPARATOR}{number}", self.name),
+            repeated: Arc::default(),
+            ..self.clone()
+        }
     }
 
     pub fn mark_repeated(&self) {

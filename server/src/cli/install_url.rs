@@ -68,7 +68,8 @@ async fn token_for_client(session: &Session, args: &InstallArgs) -> Result<Strin
     };
     let (name, role) = (name.to_owned(), args.role);
     let spec = TokenSpec { name, role, is_person: false, lifetime: TOKEN_LIFETIME };
-    Ok(session.service.access().create_token(&session.caller, spec).await?.token)
+    let created = session.service.access().create_token(&session.caller, spec).await?;
+    created.token.ok_or_else(|| Error::Bug("a new token has no secret".to_owned()))
 }
 
 /// The client's entry that connects to `url` with `token`.

@@ -1,4 +1,4 @@
-//! `token`: creates, lists and revokes the tokens that callers of `serve` need.
+//! `token`: creates, lists, rotates and revokes the tokens that callers of `serve` need.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use super::args::{CreateTokenArgs, TokenSubcommand};
 use super::session::Session;
 use super::table::{Table, cell};
 use super::{CommandResult, Exit};
-use crate::service::{TokenSpec, TokenView};
+use crate::service::{NewToken, TokenSpec, TokenView};
 
 /// Runs `actbook token …`.
 pub async fn token(session: &Session, subcommand: TokenSubcommand) -> CommandResult {
     match subcommand {
         TokenSubcommand::Create(args) => create(session, args).await,
         TokenSubcommand::List => list(session).await,
+        TokenSubcommand::Rotate { token } => rotate(session, &token).await,
         TokenSubcommand::Revoke { token } => revoke(session, &token).await,
     }
 }
@@ -25,12 +26,25 @@ async fn create(session: &Session, args: CreateTokenArgs) -> CommandResult {
         is_person: args.person,
         lifetime: Duration::from_millis(args.expires.max(0).unsigned_abs()),
     };
-    let created = session.service.access().create_token(&session.caller, spec).await?;
+    print_new(session, &session.service.access().create_token(&session.caller, spec).await?)
+}
+
+/// Replaces a token, which stays good for a day; prints the new one like `create`.
+async fn rotate(session: &Session, given: &str) -> CommandResult {
+    let exit = print_new(session, &session.service.access().rotate_token(&session.caller, given).await?)?;
+    session.output.notice("the old one is good for another 24 hours; `actbook token revoke ID` ends it now");
+    Ok(exit)
+}
+
+/// Prints a token that was just made.
+fn print_new(session: &Session, created: &NewToken) -> CommandResult {
     if session.output.json {
-        session.output.document(&created);
+        session.output.document(created);
         return Ok(Exit::Done);
     }
-    session.output.line(&created.token);
+    if let Some(token) = &created.token {
+        session.output.line(token);
+    }
     let TokenView { name, role, expires_at, .. } = &created.view;
     session.output.notice(format_args!("{name}: {role}, until {expires_at}; it is not shown again"));
     Ok(Exit::Done)

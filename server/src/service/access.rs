@@ -22,6 +22,8 @@ use crate::store::{self, credentials};
 pub const TOKEN_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Longest lifetime of a token: ten years.
 const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// How long a token stays good that was replaced by another.
+const ROTATION_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 /// How long a one-time login code is good.
 pub const LOGIN_CODE_LIFETIME: Duration = Duration::from_secs(10 * 60);
 /// How long a session is good without a request.
@@ -44,8 +46,9 @@ pub struct TokenSpec {
 /// A token that was just created.
 #[derive(Clone, Debug, Serialize)]
 pub struct NewToken {
-    /// The token itself, which is shown this once.
-    pub token: String,
+    /// The token itself, which is shown this once. `None`: the request was repeated under its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     #[serde(flatten)]
     pub view: TokenView,
 }
@@ -121,15 +124,63 @@ impl Service {
 impl Access<'_> {
     /// Creates a token. Refused if the caller is no admin, or if the name or the lifetime does not fit.
     pub async fn create_token(self, caller: &Caller, spec: TokenSpec) -> Result<NewToken, Error> {
+        self.issue_token(caller, async { Ok((spec, None)) }).await
+    }
+
+    /// Replaces a token by a new one of the same name, role and lifetime; the old one stays good for a while, so that
+    /// its holders can be changed one by one. `given`: its name, its id or a unique beginning of the id.
+    pub async fn rotate_token(self, caller: &Caller, given: &str) -> Result<NewToken, Error> {
+        let find = async {
+            let old = self.find_token(given).await?;
+            if !is_active(&old) {
+                return Err(Error::NoSuchToken { given: given.to_owned() });
+            }
+            let lifetime = Duration::from_millis((old.expires_at - old.created_at).unsigned_abs());
+            let (role, is_person) =
+                (parse_role(&old.role)?, old.kind == CredentialKind::PersonToken.as_str());
+            Ok((TokenSpec { name: old.name, role, is_person, lifetime }, Some(old.id)))
+        };
+        self.issue_token(caller, find).await
+    }
+
+    /// Creates the token that `wanted` describes; the token whose id it gives expires soon. A repeated request creates
+    /// none, and is not shown the secret again, which is not stored.
+    async fn issue_token(
+        self,
+        caller: &Caller,
+        wanted: impl Future<Output = Result<(TokenSpec, Option<String>), Error>>,
+    ) -> Result<NewToken, Error> {
         self.0.require(caller, Right::Admin)?;
+        let mut secret = None;
+        let issue = async {
+            let (spec, replaced) = wanted.await?;
+            let kind =
+                if spec.is_person { CredentialKind::PersonToken } else { CredentialKind::ProgramToken };
+            let token = token_text::new_token(kind);
+            let id = self.insert_token(caller, spec, kind, &token, replaced.as_deref()).await?;
+            secret = Some(token);
+            Ok(id)
+        };
+        let id: String = self.0.perform_once(caller, issue).await?;
+        let stored = credentials::token_by_id(self.0.tenant, &id).first(&self.0.db).await?;
+        let missing = || Error::NoSuchToken { given: id.clone() };
+        Ok(NewToken { token: secret, view: token_view(stored.ok_or_else(missing)?) })
+    }
+
+    /// Inserts a token and returns its id; the token with the id `replaced` expires after `ROTATION_OVERLAP`.
+    async fn insert_token(
+        self,
+        caller: &Caller,
+        spec: TokenSpec,
+        kind: CredentialKind,
+        token: &str,
+        replaced: Option<&str>,
+    ) -> Result<String, Error> {
         let name = check_name(&spec.name)?;
         self.0.refuse_secret_name("the token's name", name)?;
-        let kind = if spec.is_person { CredentialKind::PersonToken } else { CredentialKind::ProgramToken };
-        let token = token_text::new_token(kind);
-        let hash = Digest::of(token.as_bytes());
         let row = credentials::TokenRow {
             id: random::id(),
-            prefix: token_text::shown_prefix(&token).to_owned(),
+            prefix: token_text::shown_prefix(token).to_owned(),
             kind: kind.as_str().to_owned(),
             name: name.to_owned(),
             role: spec.role.as_str().to_owned(),
@@ -140,11 +191,13 @@ impl Access<'_> {
             revoked_at: None,
             now_ms: 0,
         };
+        let hash = Digest::of(token.as_bytes());
         let lifetime_ms = spec.lifetime.min(TOKEN_LIFETIME_MAX).as_millis() as i64;
-        credentials::insert_token(&self.0.db, self.0.tenant, &row, &hash.0, lifetime_ms).await?;
-        let stored = credentials::token_by_hash(self.0.tenant, &hash.0).first(&self.0.db).await?;
-        let missing = || Error::Bug("a token is gone that was just created".to_owned());
-        Ok(NewToken { token, view: token_view(stored.ok_or_else(missing)?) })
+        let mut statements = vec![credentials::insert_token(self.0.tenant, &row, &hash.0, lifetime_ms)];
+        let overlap_ms = ROTATION_OVERLAP.as_millis() as i64;
+        statements.extend(replaced.map(|id| credentials::shorten_token(self.0.tenant, id, overlap_ms)));
+        self.0.db.transact(statements).await?;
+        Ok(row.id)
     }
 
     /// Every token, newest first. Refused if the caller is no admin.

@@ -1,17 +1,21 @@
 //! Idempotent requests: a request that is repeated under the same key returns the result of the first one.
 
 use actbook_engine::id::{Position, StreamId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::Service;
 use super::executions::Executions;
 use super::redact::RedactedRequest;
-use crate::caller::{Caller, IdempotencyKey, Right};
+use crate::caller::{Caller, IdempotencyKey, KEY_PART_SEPARATOR, Right};
 use crate::error::{Corruption, Error};
 use crate::ledger::{DriveState, KeyedReply, KeyedRequest, RequestKey};
-use crate::store::requests;
+use crate::store::{self, requests};
 
 /// Longest idempotency key that a caller may choose, in bytes.
 const KEY_BYTES_MAX: usize = 200;
+/// What the keys of a request's parts add to it at most, in bytes.
+const KEY_PART_BYTES_MAX: usize = 64;
 
 impl Service {
     /// Checks the caller's right, redacts a request and submits it to the ledger, under the caller's request key if there is one.
@@ -66,10 +70,46 @@ impl Service {
         Ok(result)
     }
 
+    /// Performs a request that appends no entry under the caller's key, or several of them: a repeated request gets
+    /// the stored result of the first one, and `perform` is dropped.
+    pub(super) async fn perform_once<T: Serialize + DeserializeOwned>(
+        &self,
+        caller: &Caller,
+        perform: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(key) = &caller.key else { return perform.await };
+        if let Some(stored) = self.previous_result(caller).await? {
+            return parse_result(&stored);
+        }
+        let result = perform.await?;
+        let unwritten = |error: serde_json::Error| Error::Bug(format!("a result is no JSON: {error}"));
+        let text = serde_json::to_string(&result).map_err(unwritten)?;
+        match self.store_result(caller, key, text).await {
+            Ok(()) => Ok(result),
+            // The same request was made at the same time.
+            Err(Error::Store(store::Error::Constraint(_))) => match self.previous_result(caller).await? {
+                Some(stored) => parse_result(&stored),
+                None => Ok(result),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores what a request gave under its key. Err `Constraint`: the key was used meanwhile.
+    async fn store_result(&self, caller: &Caller, key: &IdempotencyKey, result: String) -> Result<(), Error> {
+        let RequestKey { caller, key, digest } = self.request_key(caller, key)?;
+        let at = self.ledger.clock().now_ms();
+        let row = requests::RequestRow { digest: digest.0.to_vec(), result, at };
+        self.db.transact(vec![requests::insert(self.tenant, &caller, &key, &row)]).await?;
+        Ok(())
+    }
+
     /// The key as it is stored. Keys are separate per credential, and in a confined service per project, even for
     /// callers of the same name.
     fn request_key(&self, caller: &Caller, key: &IdempotencyKey) -> Result<RequestKey, Error> {
-        if key.name.is_empty() || key.name.len() > KEY_BYTES_MAX {
+        let chosen = key.name.split(KEY_PART_SEPARATOR).next().unwrap_or_default();
+        let bytes_max = KEY_BYTES_MAX + KEY_PART_BYTES_MAX;
+        if chosen.is_empty() || chosen.len() > KEY_BYTES_MAX || key.name.len() > bytes_max {
             return Err(Error::InvalidKey { bytes_max: KEY_BYTES_MAX });
         }
         self.refuse_secret_name("the request key", &key.name)?;
@@ -91,4 +131,11 @@ impl Executions<'_> {
     pub(super) fn current(self, stream: StreamId) -> Result<DriveState, Error> {
         Ok(self.0.ledger.with_execution(stream, |execution| DriveState::from_execution(stream, execution))?)
     }
+}
+
+/// A stored result. Err: it is of another request, or of another version of Actbook.
+fn parse_result<T: DeserializeOwned>(stored: &str) -> Result<T, Error> {
+    let corrupt =
+        |error: serde_json::Error| Error::Corrupt(Corruption::Entry(format!("a key's result: {error}")));
+    serde_json::from_str(stored).map_err(corrupt)
 }

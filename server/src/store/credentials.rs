@@ -103,14 +103,8 @@ pub fn list_tokens(tenant: TenantId) -> Select<TokenRow> {
     Select::new(select_tokens!(" ORDER BY created_at DESC, id"), vec![tenant.into()], decode_token)
 }
 
-/// Inserts a token that expires in `expires_in_ms`, and gives its row.
-pub async fn insert_token(
-    db: &Db,
-    tenant: TenantId,
-    token: &TokenRow,
-    hash: &[u8],
-    expires_in_ms: i64,
-) -> Result<(), Error> {
+/// Inserts a token that expires in `expires_in_ms`.
+pub fn insert_token(tenant: TenantId, token: &TokenRow, hash: &[u8], expires_in_ms: i64) -> Statement {
     let sql = "INSERT INTO tokens (tenant, id, hash, prefix, kind, name, role, created_by, created_at, expires_at) \
          SELECT CAST($1 AS BIGINT), $2, $3, $4, $5, $6, $7, $8, now_ms, now_ms + $9 FROM clock";
     let params: Vec<SqlValue> = vec![
@@ -124,7 +118,14 @@ pub async fn insert_token(
         token.created_by.as_str().into(),
         expires_in_ms.into(),
     ];
-    db.transact(vec![Statement::new(sql, params)]).await.map(drop)
+    Statement::new(sql, params)
+}
+
+/// Lets a token expire in `expires_in_ms`, unless it expires before.
+pub fn shorten_token(tenant: TenantId, id: &str, expires_in_ms: i64) -> Statement {
+    let sql = "UPDATE tokens SET expires_at = (SELECT now_ms FROM clock) + $3 \
+         WHERE tenant = $1 AND id = $2 AND expires_at > (SELECT now_ms FROM clock) + $3";
+    Statement::new(sql, vec![tenant.into(), id.into(), expires_in_ms.into()])
 }
 
 /// Revokes a token; false: there is none with this id, or it was revoked before.

@@ -1,4 +1,4 @@
-//! The arguments of `token`: create, list and revoke.
+//! The arguments of `token`: create, list, rotate and revoke.
 
 use clap::{Args, Subcommand};
 
@@ -20,6 +20,12 @@ undo); approver (read, see arguments and outputs, approve); admin (all).")]
     /// List the tokens
     #[command(after_help = "Example:\n  actbook token list")]
     List,
+    /// Replace a token by a new one of the same name and role; the old one is good for another 24 hours
+    #[command(after_help = "Example:\n  actbook token rotate claude")]
+    Rotate {
+        /// Its name, its id, or a unique beginning of the id
+        token: String,
+    },
     /// Revoke a token at once
     #[command(after_help = "Example:\n  actbook token revoke claude")]
     Revoke {

@@ -29,6 +29,11 @@ pub fn operations() -> Vec<Operation> {
             .right(Right::Admin)
             .body::<CreateTokenBody>(json!({ "name": "ci", "role": "viewer", "expires_in_s": 2_592_000 }))
             .creates("NewToken"),
+        Operation::new("POST", "/tokens/{id}/rotate", "rotate_token", post(rotate_token))
+            .summary("Replace a token by a new one of the same name and role; the old one is good for 24 hours more")
+            .right(Right::Admin)
+            .body::<RotateBody>(json!({}))
+            .creates("NewToken"),
         Operation::new("DELETE", "/tokens/{id}", "revoke_token", delete(revoke_token))
             .summary("Revoke a token at once, by id or name")
             .right(Right::Admin)
@@ -58,6 +63,11 @@ struct CreateTokenBody {
     expires_in_s: Option<u64>,
 }
 
+/// The body of `POST /tokens/{id}/rotate`, which has no fields.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RotateBody {}
+
 async fn list_tokens(
     State(state): State<WebState>,
     signed_in: SignedIn,
@@ -73,6 +83,15 @@ async fn create_token(
     let lifetime = body.expires_in_s.map_or(TOKEN_LIFETIME, Duration::from_secs);
     let spec = TokenSpec { name: body.name, role, is_person: body.person, lifetime };
     let created = state.service.access().create_token(&caller, spec).await?;
+    Ok(changed(&caller, StatusCode::CREATED, &created))
+}
+
+async fn rotate_token(
+    State(state): State<WebState>,
+    Path(id): Path<String>,
+    Change { caller, .. }: Change<RotateBody>,
+) -> Result<Response, Problem> {
+    let created = state.service.access().rotate_token(&caller, &id).await?;
     Ok(changed(&caller, StatusCode::CREATED, &created))
 }
 

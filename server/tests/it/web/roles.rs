@@ -100,3 +100,42 @@ fn admin_manages_tokens_over_the_api() {
     assert_eq!(revoked.json()["status"], "revoked", "{revoked:?}");
     assert_eq!(server.get_as(&token, "/api/v1/whoami").status, 401);
 }
+
+#[test]
+fn rotated_token_is_replaced_and_good_for_a_day() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let old = new_token(&sandbox, "operator", "claude");
+    let new = sandbox.expect(0, &["token", "rotate", "claude"]).trim().to_owned();
+    assert_ne!(old, new);
+    for token in [&old, &new] {
+        let who = server.get_as(token, "/api/v1/whoami").json();
+        assert_eq!((&who["actor"], &who["role"]), (&json!("program:claude"), &json!("operator")));
+    }
+    let listed = server.get("/api/v1/tokens").json();
+    let expires = |item: &Value| item["expires_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let ours = listed["items"].as_array().unwrap().iter().filter(|item| item["name"] == "claude");
+    let mut expiries: Vec<jiff::Timestamp> = ours.map(expires).collect();
+    expiries.sort();
+    let hours = |at: jiff::Timestamp| (at - jiff::Timestamp::now()).total(jiff::Unit::Hour).unwrap();
+    assert!((23.0..=24.0).contains(&hours(expiries[0])), "{listed}");
+    assert!(hours(expiries[1]) > 24.0 * 80.0, "{listed}");
+}
+
+#[test]
+fn repeated_key_creates_no_second_token_and_hides_the_secret() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let bearer = format!("Bearer {}", server.token);
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+        ("Idempotency-Key", "one-token"),
+    ];
+    let body = json!({ "name": "ci", "role": "viewer" }).to_string();
+    let create = || server.send("POST", "/api/v1/tokens", &headers, &body);
+    let (first, again) = (create(), create());
+    assert!(first.json()["token"].is_string(), "{first:?}");
+    assert_eq!((again.status, again.header("idempotency-replayed")), (201, "true"), "{again:?}");
+    assert_eq!((&again.json()["id"], &again.json()["token"]), (&first.json()["id"], &Value::Null));
+}
