@@ -11,7 +11,7 @@ mod svg;
 
 use actbook_engine::analysis;
 use actbook_engine::plan::{CompensationWork, Plan, Step, StepWork};
-use actbook_engine::policy::Reversibility;
+use actbook_engine::policy::{Reversibility, StepStatus};
 
 pub use columns::char_columns;
 pub use markup::{render_dot, render_mermaid};
@@ -45,6 +45,8 @@ pub struct GraphNode {
     pub needs: Vec<GraphDependency>,
     pub undo: Undoability,
     pub point_of_no_return: bool,
+    /// The state of the step in an execution. `None`: the plan alone is drawn.
+    pub status: Option<StepStatus>,
 }
 
 /// A dependency of one step on another.
@@ -96,6 +98,14 @@ impl PlanGraph {
             order: plan.sequential_order().into_iter().map(|no| no.index()).collect(),
             waves,
         }
+    }
+
+    /// The same drawing with the state of each step in an execution, in the plan's order.
+    pub fn with_statuses(mut self, statuses: impl IntoIterator<Item = StepStatus>) -> Self {
+        for (node, status) in self.nodes.iter_mut().zip(statuses) {
+            node.status = Some(status);
+        }
+        self
     }
 
     /// `release: 6 steps, one at a time`
@@ -170,6 +180,7 @@ fn graph_node(step: &Step, point_of_no_return: bool) -> GraphNode {
         needs: needs.collect(),
         undo: undoability(step),
         point_of_no_return,
+        status: None,
     }
 }
 

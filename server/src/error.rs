@@ -202,6 +202,9 @@ impl Error {
         if let Self::InvalidName { field, .. } = self {
             return Some(field);
         }
+        if let Self::ForeignCursor = self {
+            return Some("cursor");
+        }
         if let Self::CommandLine(error) = self {
             return error.path.as_deref();
         }
@@ -254,7 +257,9 @@ impl Error {
 /// The message about a version that does not exist. Version numbers continue after a deletion, so a missing
 /// older version was deleted.
 fn missing_version(plan: &str, version: u64, newest: u64) -> String {
-    if (1..newest).contains(&version) {
+    if version == 0 {
+        format!("version 1 of the plan `{plan}` has none before it")
+    } else if (1..newest).contains(&version) {
         format!("version {version} of the plan `{plan}` was deleted")
     } else {
         format!("the plan `{plan}` has no version {version}")

@@ -8,6 +8,7 @@
 mod access;
 mod agenda;
 mod answers;
+mod bulk;
 mod claims;
 mod commands;
 mod context;
@@ -26,6 +27,7 @@ mod keys;
 pub mod late;
 mod listing;
 mod pins;
+mod plan_diff;
 mod plan_versions;
 mod plans;
 mod preflight;
@@ -79,6 +81,7 @@ pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, QuestionSub
 pub use actbook_engine::task::TaskStatus;
 pub use agenda::{Agenda, AgendaItem};
 pub use answers::{AnswerChoice, EarlierAnswer, GivenAnswer};
+pub use bulk::{BULK_EXECUTIONS_MAX, BulkAction, BulkCommand, BulkRefusal, BulkResult};
 pub use claims::{AgentSession, CLAIM_DURATION};
 pub use context::{
     NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView, Notes,
@@ -98,6 +101,7 @@ pub use inspect::{InspectedExecution, OpenQuestion};
 pub use journal::{CleanupReport, Journal, VerifyFailure, VerifyReport};
 pub use listing::{ExecutionPage, ListedError, ListedExecution, ListedQuestion, ListedStep};
 pub use pins::{AcceptedTool, ToolPolicyView};
+pub use plan_diff::PlanDiff;
 pub use plan_versions::PlanFilter;
 pub use plans::{CheckedPlan, Plans, SavedPlan};
 pub use progress::Durations;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{CommandLineCode, Corruption, DocumentKind, Error};
-use crate::service::PlanFilter;
+use crate::service::{PlanDiff, PlanFilter};
 use actbook_engine::plan::Plan;
 use serde_json::{Value, json};
 
@@ -124,23 +124,21 @@ fn to_yaml(document: &Value) -> String {
 /// Prints the difference between two versions: `from`, by default the one before `to`; and `to`, by default
 /// the newest.
 async fn compare(session: &Session, name: &str, from: Option<u64>, to: Option<u64>) -> CommandResult {
-    let (new, new_plan) = session.service.plans().version(name, to).await?;
-    let before = from.or_else(|| new.version.checked_sub(1).filter(|before| *before > 0));
-    let Some(before) = before else {
-        let message = format!("version 1 of the plan `{}` has none before it", new.name);
-        let cure = "name two versions with --from and --to";
-        return Err(Error::command_line(CommandLineCode::NoSuchVersion, message, cure));
-    };
-    let (old, old_plan) = session.service.plans().version(name, Some(before)).await?;
-    let (old_document, new_document) = (parse_document(&old_plan)?, parse_document(&new_plan)?);
+    let difference = session.service.plans().diff(name, from, to).await?;
+    let (old_document, new_document) =
+        (parse_document(&difference.from_plan)?, parse_document(&difference.to_plan)?);
     let (old_text, new_text) = (to_yaml(&old_document), to_yaml(&new_document));
     let lines = diff::painted_lines(&diff::diff_lines(&old_text, &new_text));
     let output = &session.output;
+    let PlanDiff { from: old, to: new, comparison, .. } = &difference;
     if output.json {
         let unstyled: Vec<String> = lines.iter().map(|line| strip_marks(line)).collect();
         output.document(&json!({
             "from": { "plan": old, "document": old_document },
             "to": { "plan": new, "document": new_document },
+            "fields": comparison.fields,
+            "steps": comparison.steps,
+            "findings": comparison.findings,
             "diff": unstyled,
         }));
         return Ok(Exit::Done);
@@ -153,6 +151,7 @@ async fn compare(session: &Session, name: &str, from: Option<u64>, to: Option<u6
     } else {
         lines.iter().for_each(|line| output.line(line));
     }
+    check::print_findings(output, &comparison.findings);
     Ok(Exit::Done)
 }
 

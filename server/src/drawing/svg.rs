@@ -1,5 +1,7 @@
 //! Renders the graph as a self-contained SVG: no script, and no font or style from elsewhere.
 
+use actbook_engine::policy::StepStatus;
+
 use super::columns::{display_columns, truncate};
 use super::layout::{Layout, Point, compute_layout};
 use super::{EdgeKind, GraphEdge, GraphNode, PlanGraph, Undoability};
@@ -21,7 +23,8 @@ const STYLE: &str = "\
 text{font-family:ui-sans-serif,system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12.5px;fill:#2b3440}\
 .title{font-size:17px;font-weight:600;fill:#18202b}.sub{fill:#667085}\
 .id{font-size:14px;font-weight:600;fill:#18202b}.does{fill:#475467}\
-.when{fill:#35618e}.box{stroke-width:1.4}.maybe{stroke-dasharray:5 4}.whole{fill:#effaf3;stroke:#57a777}.reads{fill:#f5f7fa;stroke:#a3aebd}\
+.when{fill:#35618e}.quiet,.busy,.good,.waits,.bad{font-weight:600}\
+.quiet{fill:#667085}.busy{fill:#35618e}.good{fill:#2e7d4f}.waits{fill:#96660f}.bad{fill:#b3372b}.box{stroke-width:1.4}.maybe{stroke-dasharray:5 4}.whole{fill:#effaf3;stroke:#57a777}.reads{fill:#f5f7fa;stroke:#a3aebd}\
 .partly{fill:#fff8e6;stroke:#d19a2e}.stays{fill:#fdf0ef;stroke:#d4584c}\
 .bar-whole{fill:#57a777}.bar-reads{fill:#a3aebd}.bar-partly{fill:#d19a2e}.bar-stays{fill:#d4584c}\
 .t-whole{fill:#2e7d4f}.t-reads{fill:#667085}.t-partly{fill:#96660f}.t-stays{fill:#b3372b}\
@@ -90,6 +93,9 @@ fn label_lines(node: &GraphNode) -> Vec<(String, String)> {
     let mut lines = vec![("id".to_owned(), truncate(&node.id, TEXT_COLUMNS_MAX))];
     lines.extend(node.name.iter().map(|name| ("does".to_owned(), truncate(name, TEXT_COLUMNS_MAX))));
     lines.push(("sub".to_owned(), truncate(&node.does, TEXT_COLUMNS_MAX)));
+    lines.extend(
+        node.status.map(|status| (status_class(status).to_owned(), status.as_str().replace('_', " "))),
+    );
     lines.push((format!("t-{}", css_class(node)), truncate(&node.undo.label(), TEXT_COLUMNS_MAX)));
     lines.extend(
         node.when.iter().map(|when| ("when".to_owned(), truncate(&format!("when {when}"), TEXT_COLUMNS_MAX))),
@@ -214,6 +220,21 @@ fn css_class(node: &GraphNode) -> &'static str {
         Undoability::ReadOnly => "reads",
         Undoability::Partial(_) => "partly",
         Undoability::Impossible => "stays",
+    }
+}
+
+/// The CSS class of the line that tells a step's state.
+fn status_class(status: StepStatus) -> &'static str {
+    use StepStatus::{
+        AwaitingAgent, AwaitingApproval, Cancelled, Compensated, Compensating, CompensationFailed, Failed,
+        Pending, Running, Skipped, Succeeded, Unknown,
+    };
+    match status {
+        Pending | Skipped | Cancelled | Compensated => "quiet",
+        Running | Compensating => "busy",
+        Succeeded => "good",
+        AwaitingApproval | AwaitingAgent => "waits",
+        Failed | Unknown | CompensationFailed => "bad",
     }
 }
 

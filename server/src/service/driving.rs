@@ -10,6 +10,7 @@ use actbook_engine::policy::ExecutionStatus;
 
 use super::Service;
 use super::executions::{Executions, FoundExecution};
+use super::records::Decision;
 use super::view::ExecutionView;
 use crate::caller::{Caller, Right};
 use crate::error::Error;
@@ -109,6 +110,19 @@ impl Executions<'_> {
             | ExecutionStatus::Cancelled
             | ExecutionStatus::Compensated => Ok(self.resume(caller, id).await?.0),
         }
+    }
+
+    /// Lifts a pause. The command has no reason: with one, the decision to continue is journaled instead.
+    pub async fn resume_with_reason(
+        self,
+        caller: &Caller,
+        id: &str,
+        reason: Option<String>,
+    ) -> Result<FoundExecution, Error> {
+        let Some(reason) = reason else { return self.resume_if_paused(caller, id).await };
+        let (decision, reason) = ("continue".to_owned(), Some(reason));
+        let decision = Decision { decision, reason, step: None, details: None };
+        Ok(self.record_decision(caller, id, decision).await?.0)
     }
 
     /// Replaces an execution's toolset by this process's. Refused if a server of its plan is not configured

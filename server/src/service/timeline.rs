@@ -45,6 +45,17 @@ pub enum SpanKind {
     Compensation,
 }
 
+impl SpanKind {
+    /// The kind's word, as serialised.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Attempt(_) => "attempt",
+            Self::RetryDelay => "retry_delay",
+            Self::Compensation => "compensation",
+        }
+    }
+}
+
 impl Executions<'_> {
     /// The timeline of an execution, by its id or a unique prefix of it.
     pub async fn timeline(self, id: &str) -> Result<Timeline, Error> {

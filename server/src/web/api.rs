@@ -1,16 +1,20 @@
 //! The API at `/api/v1`: each handler parses a request, calls the service and gives its view as JSON.
 
+mod bulk;
 mod change;
 mod context;
 mod control;
+mod drawings;
 mod events;
 mod executions;
+mod filter;
 mod journal;
 mod operation;
 mod page;
 mod params;
 mod plans;
 mod questions;
+mod ranges;
 mod stats;
 mod tasks;
 mod templates;
@@ -36,6 +40,8 @@ pub fn operations() -> Vec<Operation> {
         whoami::operations(),
         executions::operations(),
         control::operations(),
+        bulk::operations(),
+        drawings::operations(),
         questions::operations(),
         plans::operations(),
         journal::operations(),

@@ -73,7 +73,7 @@ fn describe(operation: &Operation) -> Value {
         "operationId": operation.id,
         "summary": operation.summary,
         "description": format!("Needs the right `{}`.", operation.right),
-        "tags": [operation.path.split(['/', ':']).nth(1).unwrap_or_default()],
+        "tags": [operation.tag()],
         "parameters": parameters(operation),
         "responses": responses(operation),
     });
@@ -87,8 +87,8 @@ fn describe(operation: &Operation) -> Value {
 
 /// The parameters in the path, in the query, and the idempotency key of a change.
 fn parameters(operation: &Operation) -> Vec<Value> {
-    let in_path = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let mut parameters: Vec<Value> = in_path
+    let mut parameters: Vec<Value> = operation
+        .path_parameters()
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
     let query = operation.query.as_ref().and_then(|schema| schema["properties"].as_object());

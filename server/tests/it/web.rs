@@ -1,6 +1,7 @@
 //! Tests of what `actbook serve` answers over HTTP, through the real binary and real connections.
 
 mod api;
+mod bulk;
 mod credentials;
 mod events;
 mod foreign_pages;

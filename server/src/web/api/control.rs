@@ -188,16 +188,7 @@ async fn resume(
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<ReasonBody>,
 ) -> Result<Response, Problem> {
-    let executions = state.service.executions();
-    // The command has no reason: with one, the decision to continue is journaled instead.
-    let found = match body.reason {
-        None => executions.resume_if_paused(&caller, &id).await?,
-        Some(reason) => {
-            let (decision, reason) = ("continue".to_owned(), Some(reason));
-            let decision = Decision { decision, reason, step: None, details: None };
-            executions.record_decision(&caller, &id, decision).await?.0
-        }
-    };
+    let found = state.service.executions().resume_with_reason(&caller, &id, body.reason).await?;
     respond(&caller, &continue_and_view(&state.service, &caller, &found, wait).await?)
 }
 

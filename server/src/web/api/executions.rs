@@ -5,8 +5,8 @@ use std::time::Duration;
 use actbook_engine::policy::StepStatus;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
 use axum::routing::{get, post};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,14 +14,16 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::change::{Change, changed};
+use super::filter::FilterParams;
 use super::operation::Operation;
 use super::page::{ListName, Page, page_limit};
 use super::params::{self, Params};
 use super::plans::{PlanText, plan_text};
+use super::ranges::ranged;
 use crate::caller::{Caller, Right};
 use crate::error::Error;
 use crate::service::view::{ExecutionSummary, ExecutionView, StepView};
-use crate::service::{ExecutedPlan, ExecutionFilter, FoundExecution, Service, StepDetail};
+use crate::service::{ExecutedPlan, FoundExecution, Service};
 use crate::web::{Problem, SignedIn, WebState};
 
 pub fn operations() -> Vec<Operation> {
@@ -45,7 +47,9 @@ pub fn operations() -> Vec<Operation> {
             .query::<StepPageQuery>()
             .gives("StepPage"),
         Operation::new("GET", "/executions/{id}/steps/{step}", "get_step", get(show_step))
-            .summary("One step whole: arguments, output, attempts, approvals, compensations")
+            .summary(
+                "One step whole: arguments, output, attempts, approvals, compensations; `Range` reads a part",
+            )
             .gives("StepDetail"),
         Operation::new("GET", "/executions/{id}/export", "export_execution", get(export))
             .summary("The execution as a file that `actbook verify FILE` checks without this server")
@@ -86,6 +90,14 @@ struct ExecutionsQuery {
     limit: Option<u64>,
     /// `next_cursor` of the page before
     cursor: Option<String>,
+}
+
+impl ExecutionsQuery {
+    /// The filters, without the place in the list.
+    fn into_filter(self) -> FilterParams {
+        let Self { status, plan, task, tool, server, actor, category, search, since, until, .. } = self;
+        FilterParams { status, plan, task, tool, server, actor, category, search, since, until }
+    }
 }
 
 /// The body of `POST /executions`.
@@ -133,26 +145,10 @@ async fn list(
     Params(query): Params<ExecutionsQuery>,
 ) -> Result<Json<Page<ExecutionSummary>>, Problem> {
     let limit = page_limit(query.limit)?;
-    let filter = ExecutionFilter {
-        status: params::word(Error::NoSuchStatus, query.status)?.into(),
-        plan: query.plan.into(),
-        task: query.task.into(),
-        tool: query.tool.into(),
-        server: query.server.into(),
-        project: None,
-        actor: query.actor.into(),
-        category: params::word(Error::NoSuchCategory, query.category)?.into(),
-        since: params::time("since", query.since.clone())?,
-        until: params::time("until", query.until.clone())?,
-        words: params::words(query.search),
-        before: None,
-    };
-    // An age counts from now, so that the time of `since` differs from page to page; its text does not.
-    let texts = ExecutionFilter { since: None, until: None, ..filter.clone() };
-    let name = ListName::new("executions", &(texts, query.since, query.until));
-    let filter = ExecutionFilter { before: name.position(query.cursor.as_deref())?, ..filter };
-    let rows = state.service.executions().list(&filter, limit + 1).await?;
-    Ok(Page::cut(rows, limit, &name, |row| row.stream.0))
+    let cursor = query.cursor.clone();
+    let filter = query.into_filter().parse()?;
+    let page = state.service.executions().list_page(&filter, cursor.as_deref(), limit).await?;
+    Ok(Page::continued(page.items, page.next_cursor))
 }
 
 async fn start(
@@ -295,28 +291,28 @@ async fn list_steps(
 async fn show_step(
     State(state): State<WebState>,
     signed_in: SignedIn,
+    headers: HeaderMap,
     Path((id, step)): Path<(String, String)>,
-) -> Result<Json<StepDetail>, Problem> {
+) -> Result<Response, Problem> {
     let mut detail = state.service.executions().step(&id, &step).await?;
     state.service.executions().withhold_step_from(&signed_in.caller, &mut detail);
-    Ok(Json(detail))
+    let unwritten = |error: serde_json::Error| Error::Bug(format!("a step is no JSON: {error}"));
+    ranged(&headers, "application/json", serde_json::to_vec(&detail).map_err(unwritten)?)
 }
 
 async fn export(
     State(state): State<WebState>,
     signed_in: SignedIn,
+    headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     signed_in.require(Right::Payloads)?;
     let id = state.service.executions().find(&id).await?.id;
     let mut file = Vec::new();
     state.service.journal().export(id.as_str(), &mut file).await?;
-    let name = format!("attachment; filename=\"{id}.actbook\"");
-    let mut response = file.into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-    if let Ok(name) = HeaderValue::try_from(name) {
-        headers.insert(header::CONTENT_DISPOSITION, name);
+    let mut response = ranged(&headers, "application/x-ndjson", file)?;
+    if let Ok(name) = HeaderValue::try_from(format!("attachment; filename=\"{id}.actbook\"")) {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
     }
     Ok(response)
 }

@@ -4,7 +4,8 @@
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::MethodRouter;
-use schemars::{JsonSchema, schema_for};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use crate::caller::Right;
@@ -71,11 +72,11 @@ impl Operation {
     }
 
     pub fn query<T: JsonSchema>(self) -> Self {
-        Self { query: Some(schema_for!(T).to_value()), ..self }
+        Self { query: Some(inline_schema::<T>()), ..self }
     }
 
     pub fn body<T: JsonSchema>(self, example: Value) -> Self {
-        Self { body: Some((schema_for!(T).to_value(), example)), ..self }
+        Self { body: Some((inline_schema::<T>(), example)), ..self }
     }
 
     /// Its body takes `wait_s` besides its own fields.
@@ -107,6 +108,16 @@ impl Operation {
         Self { status: StatusCode::NO_CONTENT, response: ResponseBody::None, ..self }
     }
 
+    /// The first part of its path, by which operations are grouped.
+    pub fn tag(&self) -> &'static str {
+        self.path.split(['/', ':']).nth(1).unwrap_or_default()
+    }
+
+    /// The names of the parameters in its path.
+    pub fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+
     /// Whether it changes something, so that it takes an idempotency key.
     pub fn is_change(&self) -> bool {
         self.method != "GET"
@@ -116,4 +127,10 @@ impl Operation {
     pub fn add_to(self, router: Router<WebState>) -> Router<WebState> {
         router.route(self.path, self.handler)
     }
+}
+
+/// The schema of a type, without references: it becomes a part of the OpenAPI document, whose root it is not.
+fn inline_schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }

@@ -5,6 +5,7 @@ use actbook_engine::chain::Digest;
 use axum::Json;
 use serde::Serialize;
 
+use crate::error::Error;
 use crate::web::Problem;
 
 /// Items on a page if the caller gives no `limit`.
@@ -70,9 +71,7 @@ impl ListName {
         let parsed = cursor.split_once('.').and_then(|(position, of)| Some((position.parse().ok()?, of)));
         match parsed {
             Some((position, of)) if of == self.0 => Ok(Some(position)),
-            Some(_) | None => {
-                Err(Problem::bad_parameter("cursor", "the cursor belongs to a list with other filters"))
-            }
+            Some(_) | None => Err(Error::ForeignCursor.into()),
         }
     }
 }

@@ -3,26 +3,24 @@
 use actbook_engine::analysis::PlanCheck;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::{delete, get, post};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::change::{Change, changed};
+use super::drawings::draw_graph;
 use super::operation::Operation;
 use super::page::Page;
 use super::params::{self, Params};
 use crate::caller::Right;
-use crate::drawing::{PlanGraph, render_svg};
+use crate::drawing::PlanGraph;
 use crate::error::{Corruption, Error};
-use crate::service::PlanFilter;
 use crate::service::view::PlanView;
+use crate::service::{PlanDiff, PlanFilter};
 use crate::web::{Problem, SignedIn, WebState};
-
-/// A plan with more steps than this is not drawn: the layout takes long, and the drawing would not be readable.
-const STEPS_DRAWN_MAX: usize = 200;
 
 pub fn operations() -> Vec<Operation> {
     let example = || json!({ "plan": { "name": "look", "steps": [{ "id": "a", "action": "look around" }] } });
@@ -45,6 +43,10 @@ pub fn operations() -> Vec<Operation> {
             .summary("A saved plan and its document, by id or name")
             .query::<VersionQuery>()
             .gives("PlanDetail"),
+        Operation::new("GET", "/plans/{id}/diff", "compare_plan_versions", get(compare))
+            .summary("What differs between two versions of a plan, and what the newer one does without")
+            .query::<DiffQuery>()
+            .gives("PlanDiff"),
         Operation::new("GET", "/plans/{id}/graph.svg", "draw_plan", get(draw))
             .summary("A saved plan drawn: dependencies, what undoes each step, the point of no return")
             .query::<VersionQuery>()
@@ -90,6 +92,16 @@ struct PlansQuery {
 struct VersionQuery {
     /// The newest unless given
     version: Option<u64>,
+}
+
+/// The query of `GET /plans/{id}/diff`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DiffQuery {
+    /// The version before `to` unless given
+    from: Option<u64>,
+    /// The newest unless given
+    to: Option<u64>,
 }
 
 /// A body with a plan.
@@ -149,6 +161,15 @@ async fn show(
     Ok(Json(PlanDetail { plan, document }))
 }
 
+async fn compare(
+    State(state): State<WebState>,
+    _signed_in: SignedIn,
+    Path(id): Path<String>,
+    Params(query): Params<DiffQuery>,
+) -> Result<Json<PlanDiff>, Problem> {
+    Ok(Json(state.service.plans().diff(&id, query.from, query.to).await?))
+}
+
 async fn draw(
     State(state): State<WebState>,
     _signed_in: SignedIn,
@@ -156,13 +177,7 @@ async fn draw(
     Params(query): Params<VersionQuery>,
 ) -> Result<Response, Problem> {
     let (_, plan) = state.service.plans().version(&id, query.version).await?;
-    if plan.steps.len() > STEPS_DRAWN_MAX {
-        let detail = format!("a plan of more than {STEPS_DRAWN_MAX} steps is not drawn");
-        let cure = "GET /api/v1/plans/{id} has its steps";
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "too_many_steps", detail, cure));
-    }
-    let drawing = render_svg(&PlanGraph::from_plan(&plan));
-    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], drawing).into_response())
+    draw_graph(&PlanGraph::from_plan(&plan))
 }
 
 async fn remove(

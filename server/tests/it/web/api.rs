@@ -129,7 +129,10 @@ fn lists_are_paged_by_cursors_that_fit_their_filters_alone() {
     let newest_first: Vec<Value> = started.into_iter().rev().collect();
     assert_eq!(seen, newest_first);
     let other = expect(400, &server.get(&format!("/api/v1/executions?plan=other{cursor}")));
-    assert_eq!((&other["code"], &other["errors"][0]["pointer"]), (&json!("bad_parameter"), &json!("cursor")));
+    assert_eq!(
+        (&other["code"], &other["errors"][0]["pointer"]),
+        (&json!("foreign_cursor"), &json!("cursor"))
+    );
     for wrong in ["limit=0", "limit=501", "status=happy", "since=tomorrowish", "unknown=1", "cursor=x"] {
         let refused = server.get(&format!("/api/v1/executions?{wrong}"));
         assert_eq!(
@@ -222,4 +225,73 @@ fn agent_step_is_reported_and_rerun_over_the_api() {
     assert_eq!(again["plan"], view["plan"]);
     let steps = expect(200, &server.get(&format!("{path}/steps?status=succeeded&limit=1")));
     assert_eq!((&steps["items"][0]["id"], &steps["next_cursor"]), (&json!("a"), &Value::Null));
+}
+
+#[test]
+fn versions_of_a_plan_are_compared_with_what_the_newer_one_lacks() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let mut plan = careful_plan();
+    expect(201, &server.post("/api/v1/plans", &json!({ "plan": plan })));
+    let alone = expect(404, &server.get("/api/v1/plans/careful/diff"));
+    assert_eq!(alone["code"], "no_such_version", "{alone}");
+    plan["steps"][1]
+        .as_object_mut()
+        .unwrap()
+        .retain(|field, _| !["approval", "compensation"].contains(&field.as_str()));
+    expect(201, &server.post("/api/v1/plans", &json!({ "plan": plan })));
+    let compared = expect(200, &server.get("/api/v1/plans/careful/diff"));
+    assert_eq!((&compared["from"]["version"], &compared["to"]["version"]), (&json!(1), &json!(2)));
+    assert_eq!(
+        (&compared["steps"][0]["step"], &compared["steps"][0]["change"]),
+        (&json!("second"), &json!("changed"))
+    );
+    let codes: Vec<&str> =
+        compared["findings"].as_array().unwrap().iter().map(|one| one["code"].as_str().unwrap()).collect();
+    let expected =
+        ["point_of_no_return_moved", "compensation_lost", "reversibility_weakened", "approval_weakened"];
+    assert_eq!(codes, expected, "{compared}");
+    let printed = sandbox.json(&["plan", "diff", "careful"]);
+    assert_eq!(printed["findings"], compared["findings"], "the command line shows the same");
+    let same = expect(200, &server.get("/api/v1/plans/careful/diff?from=2&to=2"));
+    assert_eq!((&same["steps"], &same["findings"]), (&json!([]), &json!([])));
+}
+
+#[test]
+fn execution_is_drawn_with_its_states_and_its_times() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let view = start(&server);
+    let path = format!("/api/v1/executions/{}", view["id"].as_str().unwrap());
+    let drawn = server.get(&format!("{path}/graph.svg"));
+    assert_eq!((drawn.status, drawn.header("content-type")), (200, "image/svg+xml"));
+    for state in ["succeeded", "awaiting approval"] {
+        assert!(drawn.body.contains(&format!(">{state}<")), "{state}: {drawn:?}");
+    }
+    let timeline = expect(200, &server.get(&format!("{path}/timeline")));
+    let first = &timeline["steps"][0];
+    assert_eq!((&first["step"], &first["spans"][0]["outcome"]), (&json!("first"), &json!("succeeded")));
+    assert_eq!((&timeline["ended_at"], &timeline["steps"][1]["spans"]), (&Value::Null, &json!([])));
+}
+
+#[test]
+fn long_step_is_read_in_ranges() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let view = start(&server);
+    let path = format!("/api/v1/executions/{}/steps/first", view["id"].as_str().unwrap());
+    let whole = server.get(&path);
+    let token = format!("Bearer {}", server.token);
+    let read = |range: &str, tag: &str| {
+        let headers = [("Authorization", token.as_str()), ("Range", range), ("If-Range", tag)];
+        server.send("GET", &path, &headers, "")
+    };
+    let (length, tag) = (whole.body.len(), whole.header("etag"));
+    let (first, rest) = (read("bytes=0-99", tag), read("bytes=100-", tag));
+    assert_eq!((first.status, rest.status), (206, 206), "{first:?}");
+    assert_eq!(first.header("content-range"), format!("bytes 0-99/{length}"));
+    assert_eq!(format!("{}{}", first.body, rest.body), whole.body);
+    assert_eq!(read("bytes=0-99", "\"another\"").status, 200, "the document has changed: it is sent whole");
+    let behind = read("bytes=9999999-", tag);
+    assert_eq!(expect(416, &behind)["code"], "range_not_satisfiable");
 }
