@@ -14,6 +14,7 @@ mod authentication;
 mod bodies;
 mod connection_slots;
 pub mod cures;
+mod curl;
 mod fetch_origin;
 mod guard;
 mod health;

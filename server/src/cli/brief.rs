@@ -249,6 +249,9 @@ pub fn print_questions(output: &Output, id: &str, waiting: &[WaitingView]) {
         for command in answer_commands(id, waiting) {
             output.line(format_args!("      {}", painted(BUSY, command)));
         }
+        if let Some(page) = &waiting.page {
+            output.line(format_args!("      {} {page}", painted(QUIET, "or in a browser:")));
+        }
     }
 }
 

@@ -53,7 +53,6 @@ pub async fn show(session: &Session, id: &str) -> CommandResult {
     brief::print_records(output, &view);
     brief::print_brief(output, &view);
     brief::print_waiting(output, &view);
-    print_page_link(session, &view).await?;
     if view.waiting.is_empty() {
         output.line("");
         print_hints(output, &view, &driving);
@@ -79,17 +78,6 @@ async fn driver_state(session: &Session, view: &ExecutionView) -> Result<DriverS
         | ExecutionStatus::Cancelled
         | ExecutionStatus::Compensated => Ok(DriverState::NotDue),
     }
-}
-
-/// Prints where a browser shows an execution that waits, if a live process serves its page.
-async fn print_page_link(session: &Session, view: &ExecutionView) -> Result<(), Error> {
-    if view.waiting.is_empty() {
-        return Ok(());
-    }
-    if let Some(url) = session.service.executions().served_urls().await?.first() {
-        session.output.line(format_args!("{} {url}/executions/{}", painted(QUIET, "page"), view.id));
-    }
-    Ok(())
 }
 
 /// The view as JSON, with `stopped: true` if no process drives an execution that could continue.

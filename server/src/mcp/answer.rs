@@ -20,7 +20,7 @@ pub use output_schema::{
 };
 pub use outputs::last_output_line;
 pub use step::step_answer;
-pub use suggestions::{ApprovalRoute, execution_suggestions, status_step_arguments};
+pub use suggestions::{ApprovalRoute, execution_suggestions, page_words, status_step_arguments};
 
 use super::cures;
 use super::text::{AnswerText, Suggestion};

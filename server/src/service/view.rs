@@ -299,7 +299,22 @@ impl Executions<'_> {
         for (no, step) in state.step_numbers().zip(&mut view.steps) {
             step.progress = self.progress(stream, no, step.status);
         }
+        self.link_questions(&mut view).await?;
         Ok(view)
+    }
+
+    /// Gives each question the address of the page on which a person answers it, if a live process serves pages.
+    async fn link_questions(self, view: &mut ExecutionView) -> Result<(), Error> {
+        if view.waiting.iter().all(|waiting| waiting.id.is_none()) {
+            return Ok(());
+        }
+        let served = self.served_urls().await?;
+        let Some(base_url) = served.first() else { return Ok(()) };
+        let id = view.id.as_str();
+        for waiting in view.waiting.iter_mut().filter(|waiting| waiting.id.is_some()) {
+            waiting.page = Some(format!("{base_url}/executions/{id}#{}", waiting.anchor(id)));
+        }
+        Ok(())
     }
 
     /// The live progress of a step's call. `None`: no call runs in this process, or its tool reports none.

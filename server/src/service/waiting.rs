@@ -69,6 +69,8 @@ pub struct WaitingView {
     pub kind: QuestionKind,
     pub question: String,
     pub options: Vec<AnswerOption>,
+    /// Where a person answers it in a browser. `None`: no process serves pages, or only a report answers it.
+    pub page: Option<String>,
     /// What a tool asks for, as its server sent it: the reply needs one value under each of these keys.
     pub requests: Option<Value>,
     /// The same, read.
@@ -97,6 +99,19 @@ impl WaitingView {
     /// The question as a headline of `content`: without the calls of an undo, which the content lists.
     pub fn headline(&self) -> &str {
         if self.question.starts_with(UNDO_QUESTION) { UNDO_QUESTION } else { &self.question }
+    }
+
+    /// The id of the question's element on pages: the beginning of the execution's id, and the step, `plan` or
+    /// `undo`.
+    pub fn anchor(&self, execution: &str) -> String {
+        const ID_CHARS: usize = 8;
+        let short = execution.get(..ID_CHARS).unwrap_or(execution);
+        let subject = match &self.step {
+            Some(step) => step.as_str(),
+            None if self.question.starts_with(UNDO_QUESTION) => "undo",
+            None => "plan",
+        };
+        format!("q-{short}-{subject}")
     }
 
     /// Says that the question of execution `id` is too long for a yes in a form, and where it can be given.
@@ -155,6 +170,7 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
         kind,
         question: text,
         options,
+        page: None,
         requests: asked.as_ref().and_then(AskedInput::as_sent).cloned(),
         asked_input: asked,
         claim: claim_view(question, state),

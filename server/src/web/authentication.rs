@@ -13,6 +13,8 @@ use super::{WebState, health};
 use crate::caller::{Caller, Credential, Right};
 use crate::error::Error;
 
+/// Where programs read metrics.
+pub const METRICS_PATH: &str = "/metrics";
 /// JSON-RPC's code for an error of the server's own kind.
 const JSONRPC_UNAUTHORIZED: i64 = -32_001;
 
@@ -41,7 +43,7 @@ impl Audience {
             Self::Open
         } else if path == "/mcp" {
             Self::Mcp
-        } else if is_under("/api") || ["/openapi.json", "/metrics"].contains(&path) {
+        } else if is_under("/api") || ["/openapi.json", METRICS_PATH].contains(&path) {
             Self::Api
         } else {
             Self::Page

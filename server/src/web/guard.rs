@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::authentication::Audience;
+use super::authentication::{Audience, METRICS_PATH};
 use super::bodies::BodyBudget;
 use super::fetch_origin::is_foreign_fetch;
 use super::health;
@@ -46,11 +46,11 @@ pub async fn guard_request(State(guard): State<HttpGuard>, request: Request, nex
     }
 }
 
-/// Why a request is not answered. None: it may pass. The health routes answer any Host: probes call a server by
-/// its address, and there is nothing to steal.
+/// Why a request is not answered. None: it may pass. The health routes and the metrics answer any Host: probes call a
+/// server by its address. The former have nothing to steal, and the latter need a token.
 fn refusal(names: &[String], request: &Request) -> Option<&'static str> {
     let (path, headers) = (request.uri().path(), request.headers());
-    if health::PATHS.contains(&path) {
+    if health::PATHS.contains(&path) || path == METRICS_PATH {
         return None;
     }
     let host = request_host(request.uri(), headers);

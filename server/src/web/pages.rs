@@ -23,6 +23,7 @@ mod notices;
 mod plans;
 mod question_card;
 mod questions;
+mod reference;
 mod sentence;
 mod settings;
 mod statistics;
@@ -64,6 +65,7 @@ pub fn router() -> Router<WebState> {
         .route("/tools", get(tools::list))
         .route("/stats", get(statistics::show))
         .route("/journal", get(journal::list))
+        .route("/api", get(reference::show))
         .route("/settings", get(settings::show))
         .route("/settings/display", post(settings::set_display))
         .route("/assets/{name}", get(assets::asset))

@@ -89,7 +89,7 @@ fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRo
     let step = waiting.step.as_ref().map(|step| step.as_str());
     match waiting.kind {
         QuestionKind::Approval if route == ApprovalRoute::Agent && !view.agents_may_approve => {
-            suggest_approval(id, step, ApprovalRoute::CommandLine)
+            suggest_approval(id, waiting, ApprovalRoute::CommandLine)
         }
         QuestionKind::Approval if route == ApprovalRoute::Elicitation && waiting.too_long => {
             Suggestion::advice(format!(
@@ -97,7 +97,7 @@ fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRo
                 waiting.too_long_text(id)
             ))
         }
-        QuestionKind::Approval => suggest_approval(id, step, route),
+        QuestionKind::Approval => suggest_approval(id, waiting, route),
         QuestionKind::Agent
             if waiting.options.contains(&AnswerOption::Report(ReportedStatus::Compensated)) =>
         {
@@ -115,7 +115,8 @@ fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRo
 }
 
 /// Suggests the approval of a step, or of the plan or undo without one.
-fn suggest_approval(id: &str, step: Option<&str>, route: ApprovalRoute) -> Suggestion {
+fn suggest_approval(id: &str, waiting: &WaitingView, route: ApprovalRoute) -> Suggestion {
+    let step = waiting.step.as_ref().map(|step| step.as_str());
     let step_word = step.map(|step| format!(" {step}")).unwrap_or_default();
     match route {
         ApprovalRoute::Agent => suggest_control(id, "approve", step, "or action \"reject\""),
@@ -123,9 +124,15 @@ fn suggest_approval(id: &str, step: Option<&str>, route: ApprovalRoute) -> Sugge
             suggest_control(id, "approve", step, "asks the person through this client")
         }
         ApprovalRoute::CommandLine => Suggestion::advice(format!(
-            "ask a person to run `actbook approve {id}{step_word}` (or `actbook reject {id}{step_word}`); you cannot approve it yourself"
+            "ask a person to {}run `actbook approve {id}{step_word}` (or `actbook reject {id}{step_word}`); you cannot approve it yourself",
+            page_words(waiting)
         )),
     }
+}
+
+/// `answer it at URL or to `, if a page shows the question; else nothing.
+pub fn page_words(waiting: &WaitingView) -> String {
+    waiting.page.as_ref().map(|page| format!("answer it at {page} or to ")).unwrap_or_default()
 }
 
 /// Suggests to do a step and report it with `record_action`; names another agent that claimed it.

@@ -19,7 +19,7 @@ use crate::mcp::cures;
 use crate::mcp::elicit;
 use crate::mcp::request::AgentRequest;
 use crate::mcp::waiting::{self, WaitUntil};
-use crate::service::{Decision, FoundExecution, quote};
+use crate::service::{FoundExecution, quote};
 
 const ERROR_CHARS_MAX: usize = 500;
 
@@ -205,7 +205,9 @@ async fn apply_action(
     let step_id = input.step_id.clone();
     let verdict = match input.action {
         ControlAction::Pause => return whole(service.executions().pause(caller, &id, reason).await?.0),
-        ControlAction::Resume => return whole(resume(endpoint, caller, &id, reason).await?),
+        ControlAction::Resume => {
+            return whole(endpoint.service().executions().resume_with_reason(caller, &id, reason).await?);
+        }
         ControlAction::Cancel => return whole(service.executions().cancel(caller, &id, reason).await?.0),
         ControlAction::Approve => {
             return whole(service.executions().approve(caller, &id, step_id, reason).await?.0);
@@ -305,28 +307,15 @@ async fn decide_each(
     Ok((found, refused.into_iter().map(why).collect()))
 }
 
-/// Lifts a pause. The command has no reason: with one, the decision to continue is journaled instead.
-async fn resume(
-    endpoint: &McpEndpoint,
-    caller: &Caller,
-    id: &str,
-    reason: Option<String>,
-) -> Result<FoundExecution, Error> {
-    let executions = endpoint.service().executions();
-    let Some(reason) = reason else { return executions.resume_if_paused(caller, id).await };
-    let decision =
-        Decision { decision: "continue".to_owned(), reason: Some(reason), step: None, details: None };
-    Ok(executions.record_decision(caller, id, decision).await?.0)
-}
-
 /// The error that names the commands with which a person answers an approval. Err: the approval is not open.
 async fn needs_person_error(endpoint: &McpEndpoint, input: &ControlInput) -> Result<Error, Error> {
     let view = endpoint.service().executions().view(&input.execution_id).await?;
-    elicit::find_open_approval(&view, input.step_id.as_deref())?;
+    let waiting = &view.waiting[elicit::find_open_approval(&view, input.step_id.as_deref())?];
     let step = input.step_id.as_deref().map(|step| format!(" {step}")).unwrap_or_default();
     let id = &view.id;
     let cure = format!(
-        "ask your user to run `actbook approve {id}{step}` or `actbook reject {id}{step}`, then call status with wait_s"
+        "ask your user to {}run `actbook approve {id}{step}` or `actbook reject {id}{step}`, then call status with wait_s",
+        answer::page_words(waiting)
     );
     let message = "only a person can answer an approval; an agent cannot";
     Ok(Error::agent(AgentErrorCode::NeedsPerson, message, cure))

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::answer_words::{AnswerButton, buttons};
 use super::json_tree::{TreeExtent, json_tree};
-use super::markup::{Markup, count, icon, short_id};
+use super::markup::{Markup, count, icon};
 use super::times::{PageDuration, elapsed};
 use crate::service::view::{StepView, WaitingView};
 use crate::service::{InspectedExecution, PersonQuestion, QuestionSubject, UndoItem};
@@ -64,7 +64,7 @@ impl QuestionCard {
         let (kind, class, title) = kind_and_title(question, step, shows_values);
         Self {
             execution: view.id.to_string(),
-            anchor: anchor(view.id.as_str(), question),
+            anchor: question.waiting.anchor(view.id.as_str()),
             digest: question.digest.to_string(),
             kind,
             class,
@@ -90,16 +90,6 @@ impl QuestionCard {
             asked: question.facts.asked_at.as_deref().map(|at| elapsed(at, None)),
         }
     }
-}
-
-/// The id of a question's element: the beginning of the execution's id, and the step, `plan` or `undo`.
-fn anchor(execution: &str, question: &PersonQuestion) -> String {
-    let subject = match (&question.waiting.step, question.facts.subject) {
-        (Some(step), _) => step.as_str(),
-        (None, QuestionSubject::UndoApproval) => "undo",
-        (None, _) => "plan",
-    };
-    format!("q-{}-{subject}", short_id(execution))
 }
 
 /// Whether a question is about a call that was sent.

@@ -198,12 +198,37 @@ fn form_answers_only_the_question_that_was_shown() {
 }
 
 #[test]
-fn show_names_the_page_of_an_execution_that_waits() {
+fn question_is_linked_to_its_page_while_a_server_lives() {
     let (sandbox, id) = blocked(PAYOUT);
     assert!(!sandbox.expect(0, &["show", &id]).contains("/executions/"));
     let server = WebServer::start(&sandbox);
-    let link = format!("http://{}/executions/{id}", server.process.address);
-    assert!(sandbox.expect(0, &["show", &id]).contains(&link));
+    let page = format!("http://{}/executions/{id}", server.process.address);
+    assert!(sandbox.expect(0, &["show", &id]).contains(&page));
+    assert!(sandbox.expect(3, &["watch", &id]).contains(&page));
+    let shown = sandbox.json(&["show", &id]);
+    let (link, fragment) = shown["waiting"][0]["page"].as_str().unwrap().split_once('#').unwrap();
+    assert_eq!(link, page);
+    assert!(
+        server.page(&server.sign_in(), &format!("/executions/{id}")).contains(&format!("id=\"{fragment}\""))
+    );
+    let view = server.get(&format!("/api/v1/executions/{id}")).json();
+    assert_eq!(view["waiting"][0]["page"], shown["waiting"][0]["page"]);
+}
+
+#[test]
+fn reference_names_every_operation_with_a_line_of_curl() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let page = server.page(&server.sign_in(), "/api");
+    let document = server.get("/openapi.json").json();
+    for methods in document["paths"].as_object().unwrap().values() {
+        for operation in methods.as_object().unwrap().values() {
+            let id = operation["operationId"].as_str().unwrap();
+            let section = page.split(&format!("id=\"{id}\"")).nth(1).unwrap_or_else(|| panic!("no {id}"));
+            let curl = section.split("<pre").nth(1).unwrap().split("</pre>").next().unwrap();
+            assert!(curl.contains("curl ") && curl.contains("/api/v1/"), "{id}: {curl}");
+        }
+    }
 }
 
 #[test]
