@@ -1,10 +1,10 @@
 //! The error that all interfaces (CLI, MCP, HTTP, library) show: one variant for each case, with the data that
-//! an interface needs to word a cure. The message (`Display`) says what is wrong; what to do about it is worded
-//! by each interface for its own readers: here for the command line and the library, in `mcp` for agents.
+//! a cure needs. The message (`Display`) says what is wrong; `cures` words for each interface's readers what to do
+//! about it.
 
 mod cause;
-pub mod command_line;
 mod conversion;
+pub mod cures;
 mod document;
 mod interface;
 mod report;
@@ -21,6 +21,7 @@ use crate::config::{ConfigError, WithheldConfig};
 use crate::store;
 
 pub use cause::{Ambiguity, ClosedPart, Corruption, ErasedUse, PersonAct, SecretProblem};
+pub use cures::Cures;
 pub use document::{DocumentKind, InvalidDocument, SECRET_IN_PLAN, UNTRUSTED_CONFIG};
 pub use interface::{AgentError, AgentErrorCode, CommandLineCode, CommandLineError, InterfaceError};
 pub use report::ErrorReport;
@@ -194,7 +195,12 @@ impl Error {
 
     /// What to do about it, for programs that embed Actbook and for the command line.
     pub fn cure(&self) -> String {
-        command_line::cure(self)
+        self.cures().command_line
+    }
+
+    /// What to do about it, for the readers of each interface.
+    pub fn cures(&self) -> Cures {
+        cures::cures(self)
     }
 
     /// The path within a document, or the argument, at which the problem is. `None`: the error has no place.
@@ -228,14 +234,7 @@ impl Error {
     /// is the same for every reader.
     pub fn cure_action(&self) -> Option<CureAction> {
         let Self::ToolUnavailable { error, nearest } = self else { return None };
-        match error {
-            CatalogError::Unreachable { .. } => Some(CureAction::InspectServers),
-            CatalogError::Untrusted(_) => Some(CureAction::TrustConfig),
-            CatalogError::DisabledServer { .. } => None,
-            CatalogError::BadName(_)
-            | CatalogError::UnknownServer { .. }
-            | CatalogError::UnknownTool { .. } => nearest.is_none().then_some(CureAction::ListTools),
-        }
+        cures::tool_action(error, nearest.as_deref())
     }
 
     /// The refusal of a document with these findings.

@@ -6,8 +6,8 @@ mod answer;
 mod arguments;
 mod call_variants;
 mod completions;
-pub mod cures;
 mod elicit;
+pub mod error_report;
 pub mod http;
 mod mcp_tasks;
 mod message;
@@ -298,7 +298,7 @@ impl ServerHandler for SessionHandler {
         });
         match work.await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Ok(answer::error_result(&cures::report_for_agent(&error)).into()),
+            Ok(Err(error)) => Ok(answer::error_result(&error_report::report_for_agent(&error)).into()),
             Err(error) => {
                 tracing::error!("a tool call panicked or was aborted: {error}");
                 Err(ErrorData::internal_error("the call was aborted; its journal entries remain", None))

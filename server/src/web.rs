@@ -13,7 +13,6 @@ mod api;
 mod authentication;
 mod bodies;
 mod connection_slots;
-pub mod cures;
 mod curl;
 mod fetch_origin;
 mod guard;
@@ -26,6 +25,7 @@ mod openapi;
 mod pages;
 mod problem;
 mod security_headers;
+pub mod status;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use crate::config::{
     Config, ConfigError, ConfigLocation, ConfigStatus, TrustStore, UnknownWord, WithheldConfig, locate_config,
 };
 use crate::error::Error;
-use crate::error::command_line::trust_cure;
+use crate::error::cures::trust_cure;
 use actbook_engine::policy::StepAnswer;
 
 use super::args::{

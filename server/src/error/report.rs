@@ -3,7 +3,7 @@
 use actbook_engine::plan::Finding;
 use serde::{Serialize, Serializer};
 
-use super::{Error, command_line};
+use super::Error;
 
 /// An error in the words of one interface. Serialised, it is the error of `--json`, of MCP's structured content
 /// and of the library.
@@ -23,9 +23,21 @@ pub struct ErrorReport {
     pub findings: Vec<Finding>,
 }
 
-/// In the words of the command line, which are also the library's.
+impl ErrorReport {
+    /// In the words of the command line, which are also the library's.
+    pub fn for_command_line(error: &Error) -> Self {
+        Self {
+            code: error.code(),
+            message: error.to_string(),
+            cure: error.cure(),
+            path: error.path().map(str::to_owned),
+            findings: error.findings().to_vec(),
+        }
+    }
+}
+
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        command_line::report(self).serialize(serializer)
+        ErrorReport::for_command_line(self).serialize(serializer)
     }
 }

@@ -22,8 +22,8 @@ pub use outputs::last_output_line;
 pub use step::step_answer;
 pub use suggestions::{ApprovalRoute, execution_suggestions, page_words, status_step_arguments};
 
-use super::cures;
 use super::text::{AnswerText, Suggestion};
+use crate::error::cures::action_name;
 use crate::error::{Error, ErrorReport};
 use crate::service::quote::{self, quoted};
 use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, RecordView, StepView, WaitingView};
@@ -127,7 +127,7 @@ pub fn undrivable_execution_answer(view: &ExecutionView, route: ApprovalRoute, w
 pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer {
     let mut answer =
         render_execution(view, suggestions::execution_suggestions(view, ApprovalRoute::CommandLine));
-    let cure = cures::cure_for_agent(error);
+    let cure = error.cures().agent;
     let note = format!("{}; {cure}", quote::line(&error.to_string(), MESSAGE_CHARS_MAX));
     answer.text.push_str(&format!("\nNote: the question was not answered: {note}"));
     answer.structured["note"] = json!(note);
@@ -163,7 +163,7 @@ fn rename_options_to_actions(structured: &mut Value, waiting: &[WaitingView]) {
 /// An option as agents give it: the action of `control`, or the status of a report.
 fn option_name(option: AnswerOption) -> &'static str {
     match option {
-        AnswerOption::Decide(answer) => cures::action_name(answer),
+        AnswerOption::Decide(answer) => action_name(answer),
         AnswerOption::Approve | AnswerOption::Reject | AnswerOption::Report(_) => option.as_str(),
     }
 }

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::McpEndpoint;
 use super::answer::{self, ApprovalRoute};
-use super::cures;
 use super::elicit::{self, ShownQuestion};
 use super::request::AgentRequest;
 use crate::error::{AgentErrorCode, Error};
@@ -183,6 +182,6 @@ fn unknown_mcp_task_error(error: &Error) -> ErrorData {
 
 /// A service error as a protocol error, with the cure for an agent.
 fn to_error_data(error: &Error) -> ErrorData {
-    let cure = cures::cure_for_agent(error);
+    let cure = error.cures().agent;
     ErrorData::invalid_params(format!("{}: {error}; {cure}", error.code()), None)
 }

@@ -9,7 +9,6 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 
 use super::McpEndpoint;
-use super::cures;
 use super::request::AgentRequest;
 use super::tools::agenda_text;
 use crate::error::Error;
@@ -153,7 +152,7 @@ pub async fn get(
 
 /// A service error as a protocol error, with the cure for an agent.
 fn to_error_data(error: Error) -> ErrorData {
-    ErrorData::invalid_params(format!("{error}; {}", cures::cure_for_agent(&error)), None)
+    ErrorData::invalid_params(format!("{error}; {}", error.cures().agent), None)
 }
 
 /// The text of the prompt `plan_work`: the goal, how to plan, and the tools that match the goal best.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Service;
 use crate::caller::{Caller, Right};
-use crate::error::command_line::SECRET_CURE;
+use crate::error::cures::SECRET_CURE;
 use crate::error::{Error, SECRET_IN_PLAN, SecretProblem};
 use crate::ledger::{
     AcceptToolRequest, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest, LedgerRequest,

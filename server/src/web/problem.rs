@@ -7,7 +7,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::authentication::Audience;
-use super::{cures, pages};
+use super::pages;
+use super::status::error_status;
 use crate::error::Error;
 use crate::service::EarlierAnswer;
 
@@ -135,7 +136,7 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let status = cures::status(&error);
+        let status = error_status(&error);
         if status.is_server_error() {
             tracing::warn!("a request failed: {error}");
         }
@@ -153,7 +154,7 @@ impl From<Error> for Problem {
             status,
             code: error.code(),
             detail: error.to_string(),
-            cure: cures::cure(&error),
+            cure: error.cures().api,
             faults,
             answer: None,
         }

@@ -5,9 +5,9 @@ mod errors;
 
 use std::path::PathBuf;
 
-use actbook::error::{Error, command_line};
-use actbook::mcp::cures::report_for_agent;
-use actbook::web::cures;
+use actbook::error::{Error, ErrorReport};
+use actbook::mcp::error_report::report_for_agent;
+use actbook::web::status::error_status;
 use actbook_engine::id::{PlanId, StepId};
 use actbook_engine::policy::{ActingDecision, ExecutionStatus, StepAnswer, StepStatus};
 use actbook_engine::refusal::*;
@@ -138,7 +138,7 @@ fn of_records() -> Vec<Refusal> {
 }
 
 fn wording(error: &Error) -> String {
-    let (report, for_agent) = (command_line::report(error), report_for_agent(error));
+    let (report, for_agent) = (ErrorReport::for_command_line(error), report_for_agent(error));
     assert_eq!(report.code, for_agent.code);
     for text in [&for_agent.message, &for_agent.cure] {
         // The demo server's command line is what a config names.
@@ -154,7 +154,7 @@ fn wording(error: &Error) -> String {
         text += &format!("  message for agents: {}\n", for_agent.message);
     }
     text += &format!("  command line: {}\n  agents: {}\n", report.cure, for_agent.cure);
-    text + &format!("  http: {} {}\n\n", cures::status(error).as_u16(), cures::cure(error))
+    text + &format!("  http: {} {}\n\n", error_status(error).as_u16(), error.cures().api)
 }
 
 /// Compares the wordings of these errors with those in `refusals/FILE`.

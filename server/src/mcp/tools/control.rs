@@ -15,8 +15,8 @@ use crate::caller::Caller;
 use crate::error::{AgentError, AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, ApprovalRoute};
-use crate::mcp::cures;
 use crate::mcp::elicit;
+use crate::mcp::error_report;
 use crate::mcp::request::AgentRequest;
 use crate::mcp::waiting::{self, WaitUntil};
 use crate::service::{FoundExecution, quote};
@@ -183,7 +183,7 @@ pub async fn continued_answer(
     }
     let mut answer = endpoint.execution_answer(request, view).await?;
     if let Some(error) = not_driven {
-        let cure = cures::cure_for_agent(&error);
+        let cure = error.cures().agent;
         let error = quote::line(&error.to_string(), ERROR_CHARS_MAX);
         answer.text.push_str(&format!(
             "\nIt is recorded, but no process here continues the execution: {error}; {cure}"
@@ -301,8 +301,8 @@ async fn decide_each(
     }
     let Some(found) = decided else { return Err(refused.swap_remove(0)) };
     let why = |error: Error| {
-        let cure = cures::cure_for_agent(&error);
-        format!("{}; {cure}", quote::line(&cures::message_for_agent(&error), ERROR_CHARS_MAX))
+        let cure = error.cures().agent;
+        format!("{}; {cure}", quote::line(&error_report::message_for_agent(&error), ERROR_CHARS_MAX))
     };
     Ok((found, refused.into_iter().map(why).collect()))
 }

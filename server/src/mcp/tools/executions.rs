@@ -18,7 +18,6 @@ use super::{ALL_PROFILES, AgentTool, CallVariant, RUN_AND_FULL, ToolEffect, Tool
 use crate::error::{AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, ApprovalRoute};
-use crate::mcp::cures;
 use crate::mcp::elicit::{self, QuestionOutcome};
 use crate::mcp::mcp_tasks;
 use crate::mcp::request::AgentRequest;
@@ -267,7 +266,7 @@ async fn undrivable_reason(endpoint: &McpEndpoint, view: &ExecutionView) -> Resu
     match service.executions().require_drivable(id).await {
         Ok(()) => Ok(None),
         Err(error @ Error::Refused(Refusal::OtherToolset { .. })) => {
-            let cure = cures::cure_for_agent(&error);
+            let cure = error.cures().agent;
             Ok(Some(format!(
                 "no process here can drive it: {error}. {cure}; control with action \"cancel\" ends it"
             )))

@@ -12,7 +12,7 @@ use super::{AgentTool, RUN_AND_FULL, ToolEffect, ToolProfile};
 use crate::error::{AgentError, AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer};
-use crate::mcp::cures;
+use crate::mcp::error_report;
 use crate::mcp::request::AgentRequest;
 use crate::mcp::text::{AnswerText, Suggestion};
 use crate::mcp::waiting::WAIT_S_SUGGESTED;
@@ -102,7 +102,7 @@ impl AgentTool for SavePlanInput {
             return Ok(dry_run_answer(endpoint.service().plans().check(&text, false).await.check));
         }
         let mut saved = endpoint.service().plans().save(&request.caller, &text, false).await?;
-        saved.check.findings = cures::findings_for_agent(saved.check.findings);
+        saved.check.findings = error_report::findings_for_agent(saved.check.findings);
         let arguments = json!({ "plan_id": saved.plan_id, "wait_s": WAIT_S_SUGGESTED });
         let next = vec![Suggestion::tool_call("execute_plan", arguments, "")];
         let verb = if saved.fresh { "Saved" } else { "It was saved already:" };
@@ -112,7 +112,7 @@ impl AgentTool for SavePlanInput {
 
 /// The answer of a check without saving: the findings, and what to do next.
 fn dry_run_answer(mut check: PlanCheck) -> AgentAnswer {
-    check.findings = cures::findings_for_agent(check.findings);
+    check.findings = error_report::findings_for_agent(check.findings);
     let heading = if check.ok { "The plan is good; nothing was saved." } else { "The plan is not good yet." };
     let next = vec![if check.ok {
         Suggestion::advice("save_plan with the same plan and without dry_run saves it")
@@ -170,7 +170,7 @@ pub(super) fn both_given_error(tool: &str) -> Error {
 /// Adds the check of a document that was saved and started in one call: its findings and its point of no
 /// return, in short before the `Next` lines of the text, and as `check` in the structured content.
 pub(super) fn add_check(answer: &mut AgentAnswer, mut check: PlanCheck) {
-    check.findings = cures::findings_for_agent(check.findings);
+    check.findings = error_report::findings_for_agent(check.findings);
     answer.structured["check"] = clip_check(&check);
     let mut said = AnswerText::new(match &check.point_of_no_return {
         Some(step) => format!("Check: the point of no return is step `{step}`."),
