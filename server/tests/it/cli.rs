@@ -29,13 +29,11 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Time limit of every wait; a test that reaches it has failed.
-pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::waiting::TEST_TIMEOUT;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 

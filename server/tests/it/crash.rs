@@ -15,41 +15,12 @@ mod takeover;
 pub mod tasks;
 
 use std::process::{Child, Output};
-use std::time::{Duration, Instant};
 
 use direct_sql::DirectSql;
 use fixture::{CliFixture, CommandOutput};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A wait that takes longer than this fails the test.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// SplitMix64 generator, seeded so that a failing schedule can be repeated.
-#[derive(Debug, Clone)]
-struct ScheduleRng(u64);
-
-impl ScheduleRng {
-    /// Returns a number in `0..limit`.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-}
-
-/// Polls until `poll` returns a value; panics with `what` after the time-out.
-pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = poll() {
-            return found;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "timed out waiting for {what}");
-        std::thread::yield_now();
-    }
-}
+use crate::waiting::wait_for;
 
 /// Returns the states of a process's threads from `/proc`; empty when the process is gone.
 fn thread_states(process: Pid) -> Vec<char> {

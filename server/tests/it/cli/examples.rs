@@ -1,6 +1,7 @@
 //! The examples in `examples/` run unchanged.
 
 use super::*;
+use crate::reference_servers::npm_script;
 
 /// A sandbox with copies of all examples and their trusted config.
 fn sandbox_with_examples() -> Sandbox {
@@ -79,15 +80,11 @@ fn start_page_block(beginning: &str) -> &'static str {
 #[test]
 fn start_page_plan_runs_and_is_undone_twice() {
     let sandbox = Sandbox::new();
-    let modules =
-        PathBuf::from(std::env::var("ACTBOOK_TEST_NPM").expect("the reference servers are installed"));
-    let server =
-        |name: &str| modules.join("node_modules/@modelcontextprotocol").join(name).join("dist/index.js");
     std::fs::create_dir_all(sandbox.path("work")).unwrap();
     assert!(start_page_block("mcpServers:").contains("server-filesystem"));
     sandbox.write_config(json!({ "mcpServers": {
-        "files": { "command": "node", "args": [server("server-filesystem"), sandbox.path("work")] },
-        "memory": { "command": "node", "args": [server("server-memory")],
+        "files": { "command": "node", "args": [npm_script("server-filesystem"), sandbox.path("work")] },
+        "memory": { "command": "node", "args": [npm_script("server-memory")],
                     "env": { "MEMORY_FILE_PATH": sandbox.path("memory.json") } },
     } }));
     let work = sandbox.path("work");

@@ -60,8 +60,7 @@ fn tool_definitions() -> Value {
 /// Uses `simulate-research-query` of the reference server, which runs only as a task.
 #[test]
 fn tool_that_runs_only_as_a_task_is_refused_by_check() {
-    let npm = crate::tools::mcp_http::install_folder("ACTBOOK_TEST_NPM");
-    let everything = npm.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let everything = crate::reference_servers::npm_script("server-everything");
     let sandbox = Sandbox::new();
     let server = json!({ "command": "node", "args": [everything, "stdio"] });
     sandbox.write("actbook.yaml", &json!({ "mcpServers": { "every": server } }).to_string());

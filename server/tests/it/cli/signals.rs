@@ -3,6 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
+use crate::waiting::{wait_for, wait_until};
 
 const HELD_PLAN: &str =
     "name: held\nsteps:\n  - { id: first, tool: command/hold }\n  - { id: second, tool: files/echo }\n";
@@ -15,9 +16,7 @@ fn run_with_call_in_flight(sandbox: &Sandbox) -> (Child, Receiver<String>) {
     let mut run = sandbox.start(&["run", "held.yaml"]);
     let stderr = read_lines(run.stderr.take().unwrap());
     journal.wait_for("attempt_started", Some("first"));
-    while !sandbox.path("holding").exists() {
-        std::thread::yield_now();
-    }
+    wait_until("the call to be held", || sandbox.path("holding").exists());
     (run, stderr)
 }
 
@@ -90,11 +89,7 @@ fn second_ctrl_c_exits_at_once_and_the_call_is_unknown() {
 
 /// Waits until no process of the group is left.
 fn wait_until_group_is_gone(group: u32) {
-    let started = std::time::Instant::now();
-    while !crate::tools::live_processes(group).is_empty() {
-        assert!(started.elapsed() < TEST_TIMEOUT, "still running: {:?}", crate::tools::live_processes(group));
-        std::thread::yield_now();
-    }
+    wait_until("the process group to end", || crate::tools::live_processes(group).is_empty());
 }
 
 #[test]
@@ -108,12 +103,7 @@ fn ctrl_c_ends_servers_that_ignore_signals_and_eof() {
         sandbox.write("held.yaml", "name: held\nsteps: [{ id: a, tool: deaf/any }]");
         let mut child = sandbox.start(words);
         let pid = |name: &str| std::fs::read_to_string(sandbox.path(name)).ok()?.trim().parse::<u32>().ok();
-        let (server, fled) = loop {
-            if let Some(pids) = pid("started").zip(pid("fled")) {
-                break pids;
-            }
-            std::thread::yield_now();
-        };
+        let (server, fled) = wait_for("the server to start", || pid("started").zip(pid("fled")));
         interrupt(&child);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{words:?}");
         wait_until_group_is_gone(server);

@@ -10,6 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use super::*;
 use crate::crash::direct_sql::DirectSql;
 use crate::crash::freeze;
+use crate::waiting::wait_until;
 
 /// A command that runs on its own pseudo-terminal.
 pub struct Terminal {
@@ -222,9 +223,7 @@ fn ctrl_c_typed_at_the_terminal_pauses_the_execution() {
     );
     let journal = sandbox.follow_journal();
     let mut terminal = sandbox.terminal(&["run", "held.yaml"]);
-    while !sandbox.path("holding").exists() {
-        std::thread::yield_now();
-    }
+    wait_until("the call to be held", || sandbox.path("holding").exists());
     terminal.type_keys("\u{3}");
     terminal.wait_for("pausing: nothing further starts, 1 call in flight");
     journal.wait_for("paused", None);

@@ -6,9 +6,10 @@ use std::process::Child;
 use serde_json::{Value, json};
 
 use super::reference_plan::{new_fixture, received_calls, step};
-use super::{wait_for, wait_for_exit};
+use super::wait_for_exit;
 use crate::store::Kind;
 use crate::store::proxy::Proxy;
+use crate::waiting::wait_for;
 
 /// Waits for a stderr line that contains `text`. Takes the pipe, so stderr is not read afterwards.
 fn wait_for_stderr_line(child: &mut Child, text: &'static str) {

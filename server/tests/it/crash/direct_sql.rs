@@ -34,7 +34,7 @@ impl DirectSql {
         match url.strip_prefix("sqlite:") {
             Some(path) => {
                 let connection = rusqlite::Connection::open(path).unwrap();
-                connection.busy_timeout(super::TIMEOUT).unwrap();
+                connection.busy_timeout(crate::waiting::TEST_TIMEOUT).unwrap();
                 Self::Sqlite(connection)
             }
             None => {
@@ -82,7 +82,7 @@ impl DirectSql {
             Self::Sqlite(connection) => {
                 connection.busy_timeout(std::time::Duration::ZERO).unwrap();
                 let taken = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
-                connection.busy_timeout(super::TIMEOUT).unwrap();
+                connection.busy_timeout(crate::waiting::TEST_TIMEOUT).unwrap();
                 taken.is_ok()
             }
             Self::Postgres { runtime, client, .. } => {

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::direct_sql::RawEntry;
 use super::fixture::CliFixture;
 use super::reference_plan::{config, new_fixture, received_calls, step};
-use super::{freeze, is_stopped, take_over, thread_states, wait_for, wait_for_exit};
+use super::{freeze, is_stopped, take_over, thread_states, wait_for_exit};
 use crate::store::Kind;
+use crate::waiting::wait_for;
 
 /// A process without progress for this long is stopped for another reason than its last traced call.
 const STALL_LIMIT: Duration = Duration::from_millis(100);

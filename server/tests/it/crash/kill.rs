@@ -10,14 +10,18 @@ use serde_json::Value;
 use super::direct_sql::{DirectSql, RawEntry};
 use super::fixture::{CliFixture, CommandOutput};
 use super::reference_plan::{UndoVariant, answer_first_question, new_fixture, plan};
-use super::{ScheduleRng, checks, wait_for, wait_for_exit};
+use super::{checks, wait_for_exit};
 use crate::counts::times;
+use crate::durability::rng::SeededRng;
 use crate::store::Kind;
+use crate::waiting::wait_for;
 
 /// Over both databases; `ACTBOOK_KILLS` asks for more.
 const KILLS_DEFAULT: usize = 1000;
 /// Of one execution; after that it may come to its end.
 const KILLS_PER_EXECUTION: u64 = 16;
+/// Short against the time between two entries, so that a kill can fall after each.
+const HEAD_POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// Questions and restarts of one execution; more means that it does not terminate.
 const TURNS_MAX: u64 = 200;
 
@@ -92,7 +96,7 @@ fn undisturbed_journal_length(kind: Kind, variant: UndoVariant) -> u64 {
 
 struct KillCase<'a> {
     fixture: CliFixture,
-    rng: ScheduleRng,
+    rng: SeededRng,
     tally: &'a mut Tally,
     kills: u64,
     direct_sql: Option<DirectSql>,
@@ -109,7 +113,7 @@ impl<'a> KillCase<'a> {
     fn new(kind: Kind, variant: UndoVariant, seed: u64, tally: &'a mut Tally) -> Self {
         Self {
             fixture: new_fixture(kind, &plan(variant)),
-            rng: ScheduleRng(seed),
+            rng: SeededRng::new(seed),
             tally,
             kills: 0,
             direct_sql: None,
@@ -169,7 +173,7 @@ impl<'a> KillCase<'a> {
                     child.kill().unwrap();
                     break;
                 }
-                std::thread::yield_now();
+                std::thread::park_timeout(HEAD_POLL_INTERVAL);
             }
         }
         let output = wait_for_exit(child);
@@ -230,9 +234,9 @@ impl Tally {
 }
 
 /// Busy-waits, so that a kill also falls between two entries: before, during and after a call.
-fn spin_wait(microseconds: u64) {
+fn spin_wait(microseconds: usize) {
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_micros(microseconds) {
+    while begun.elapsed() < Duration::from_micros(microseconds as u64) {
         std::hint::spin_loop();
     }
 }

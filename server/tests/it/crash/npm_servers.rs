@@ -3,50 +3,24 @@
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
 use super::fixture::{CliFixture, file_names};
-use super::{wait_for, wait_for_exit};
+use super::wait_for_exit;
+use crate::reference_servers::npm_script;
 use crate::store::Kind;
 use crate::tools::live_processes;
-
-const PACKAGES: [&str; 2] =
-    ["@modelcontextprotocol/server-filesystem@2026.8.31", "@modelcontextprotocol/server-memory@2026.8.31"];
-
-/// Held while npm installs: tests run concurrently and must install once.
-static INSTALL_LOCK: Mutex<()> = Mutex::new(());
-
-/// The servers' folder: from `cargo xtask test`, or installed into the target folder for a test run by hand.
-fn installed_servers() -> PathBuf {
-    let folder = std::env::var_os("ACTBOOK_TEST_NPM").map(PathBuf::from).unwrap_or_else(|| {
-        Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .parent()
-            .expect("it lies in the target folder")
-            .join("test-npm")
-    });
-    let _installing = INSTALL_LOCK.lock().unwrap();
-    let modules = folder.join("node_modules/@modelcontextprotocol");
-    if !(modules.join("server-filesystem").exists() && modules.join("server-memory").exists()) {
-        std::fs::create_dir_all(&folder).unwrap();
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&folder).args(PACKAGES);
-        let installed = npm.output().is_ok_and(|output| output.status.success());
-        assert!(installed, "npm could not install {PACKAGES:?}: `cargo xtask test` prepares the machine");
-    }
-    modules
-}
+use crate::waiting::wait_for;
 
 fn npm_fixture(kind: Kind, plan: &Value) -> CliFixture {
-    let server = |name: &str| installed_servers().join(name).join("dist/index.js");
     let fixture = CliFixture::new(
         kind,
         &json!({ "mcpServers": {
-            "files": { "command": "node", "args": [server("server-filesystem"), "work"] },
+            "files": { "command": "node", "args": [npm_script("server-filesystem"), "work"] },
             "memory": { "command": "sh", "args": ["-c", "MEMORY_FILE_PATH=$PWD/work/memory.jsonl exec node \"$0\"",
-                server("server-memory")] },
+                npm_script("server-memory")] },
         }}),
     );
     std::fs::write(fixture.path("plan.json"), plan.to_string()).unwrap();

@@ -1,48 +1,13 @@
 //! One plan over five third-party servers from npm and PyPI, of both protocol versions, over stdio and HTTP;
 //! and one server without tool annotations, whose tools are treated as unsafe.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::fixture::CliFixture;
-use super::wait_for;
+use crate::reference_servers::{HttpServerProcess, npm_script, pypi_program};
 use crate::store::Kind;
-
-fn install_folder(variable: &str) -> PathBuf {
-    std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is set by `cargo xtask test`")).into()
-}
-
-fn npm_script(server: &str) -> PathBuf {
-    install_folder("ACTBOOK_TEST_NPM")
-        .join("node_modules/@modelcontextprotocol")
-        .join(server)
-        .join("dist/index.js")
-}
-
-fn pypi_program(program: &str) -> PathBuf {
-    install_folder("ACTBOOK_TEST_PYPI").join(program)
-}
-
-/// A server process, ended on drop.
-struct ServerProcess(Child);
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-fn spawn_everything_server() -> (ServerProcess, String) {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut command = Command::new("node");
-    command.arg(npm_script("server-everything")).arg("streamableHttp").env("PORT", port.to_string());
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait_for("the HTTP server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
-    (ServerProcess(child), format!("http://127.0.0.1:{port}/mcp"))
-}
 
 fn git(fixture: &CliFixture, args: &[&str]) -> String {
     let mut command = Command::new("git");
@@ -84,12 +49,12 @@ fn plan() -> Value {
 
 #[test]
 fn plan_passes_values_across_five_real_servers() {
-    let (_serving, url) = spawn_everything_server();
+    let everything = HttpServerProcess::everything();
     let remember = "MEMORY_FILE_PATH=$PWD/work/memory.jsonl exec node \"$0\"";
     let config = json!({ "mcpServers": {
         "files": { "command": "node", "args": [npm_script("server-filesystem"), "work"] },
         "memory": { "command": "sh", "args": ["-c", remember, npm_script("server-memory")] },
-        "all": { "url": url },
+        "all": { "url": everything.url },
         "git": { "command": pypi_program("servers/bin/mcp-server-git") },
         "time": { "command": pypi_program("servers/bin/mcp-server-time") },
     }});

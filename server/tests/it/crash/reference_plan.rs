@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::ScheduleRng;
 use super::fixture::{CliFixture, file_names};
+use crate::durability::rng::SeededRng;
 
 /// `VERB STEP TEXT`: writes the witness line, takes effect, answers. Sending `post` twice leaves two files.
 const TOOL: &str = r#"
@@ -115,7 +115,7 @@ pub fn effect_count(fixture: &CliFixture, step: &str) -> usize {
 }
 
 /// Answers the first waiting question by what the work folder shows. Returns the answer.
-pub fn answer_first_question(fixture: &CliFixture, view: &Value, rng: &mut ScheduleRng) -> String {
+pub fn answer_first_question(fixture: &CliFixture, view: &Value, rng: &mut SeededRng) -> String {
     let waiting = &view["waiting"][0];
     let step = waiting["step"].as_str().unwrap_or_else(|| panic!("a step waits: {view}"));
     let status =
@@ -126,7 +126,7 @@ pub fn answer_first_question(fixture: &CliFixture, view: &Value, rng: &mut Sched
         ("unknown", false) => "did-not-happen",
         ("compensation_failed", true) => "did-not-happen",
         ("compensation_failed", false) => "happened",
-        ("failed", _) if step == "f" => ["compensate", "compensate", "skip", "retry"][rng.below(4) as usize],
+        ("failed", _) if step == "f" => *rng.pick(&["compensate", "compensate", "skip", "retry"]),
         ("failed", _) => "retry",
         (other, _) => panic!("step {step} is {other} and waits: {view}"),
     };

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use super::direct_sql::RawEntry;
 use super::fixture::CliFixture;
 use super::reference_plan::{effect_count, new_fixture, received_calls};
-use super::{freeze, take_over, wait_for, wait_for_exit};
+use super::{freeze, take_over, wait_for_exit};
 use crate::store::Kind;
 use crate::tools::live_processes;
+use crate::waiting::wait_for;
 
 const BOTH_DATABASES: [Kind; 2] = [Kind::Sqlite, Kind::Postgres];
 

@@ -4,8 +4,8 @@
 use serde_json::json;
 
 use super::fixture::CliFixture;
-use super::wait_for;
 use crate::store::Kind;
+use crate::waiting::wait_for;
 
 fn task_fixture(kind: Kind, undo: bool) -> CliFixture {
     let args = ["demo-tools", "--folder", "work", "--long"];

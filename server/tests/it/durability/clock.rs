@@ -6,7 +6,8 @@ use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 
-use crate::cli::{Sandbox, TEST_TIMEOUT};
+use crate::cli::Sandbox;
+use crate::waiting::{wait_for, wait_until};
 
 const DAY_S: i64 = 24 * 3600;
 
@@ -49,18 +50,7 @@ impl FakeClockSandbox {
 /// Waits for the exit code, within the time-out.
 #[track_caller]
 fn exit_code(mut child: Child) -> Option<i32> {
-    let begun = std::time::Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
-        }
-        if begun.elapsed() > TEST_TIMEOUT {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("the process has not exited");
-        }
-        std::thread::yield_now();
-    }
+    wait_for("the process to exit", || child.try_wait().unwrap()).code()
 }
 
 /// A plan whose only call fails at first and is retried after a backoff.
@@ -107,9 +97,7 @@ fn clock_set_forward_a_day_does_not_exhaust_the_execution_timeout() {
     let faked = FakeClockSandbox::new();
     let steps = json!([{ "id": "first", "tool": "command/hold" }, { "id": "second", "tool": "files/echo" }]);
     let run = faked.start(&json!({ "name": "timed", "policy": { "timeout": "1h" }, "steps": steps }));
-    while !faked.sandbox.path("holding").exists() {
-        std::thread::yield_now();
-    }
+    wait_until("the call to be held", || faked.sandbox.path("holding").exists());
     faked.set_clock(DAY_S);
     faked.sandbox.release();
     assert_eq!(exit_code(run), Some(0));

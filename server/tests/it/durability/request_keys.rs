@@ -20,11 +20,16 @@ use actbook_engine::plan::Plan;
 
 use super::fixture::{self, ServiceFixture};
 use super::helper_process;
+use crate::counts::times;
 use crate::store::{ScratchDatabase, TENANT, for_each_database};
 
-const DUPLICATES: usize = 100;
 const PROCESSES: usize = 8;
 const KEYS: usize = 10;
+
+/// How many requests each part makes.
+fn duplicates() -> usize {
+    KEYS * times("ACTBOOK_DUPLICATES", 10)
+}
 
 /// A ledger with one saved plan, for requests under keys.
 struct KeyedLedger {
@@ -87,7 +92,7 @@ async fn execution_ids(scratch: &ScratchDatabase) -> BTreeSet<String> {
 /// Runs in each helper process: requests every key many times concurrently.
 pub async fn run_in_helper(url: &str) {
     let ledger = KeyedLedger::open(url).await;
-    let asks = (0..DUPLICATES).map(async |number| {
+    let asks = (0..duplicates()).map(async |number| {
         let name = format!("k{}", number % KEYS);
         let id = ledger.start(request_key("agent", &name, "start"), number).await.unwrap();
         helper_process::emit(&format!("{name} {id}"));
@@ -112,7 +117,7 @@ fn hundred_requests_with_one_key_start_one_execution() {
     for_each_database(async |scratch| {
         let ledger = KeyedLedger::open(&scratch.url).await;
         let duplicates =
-            (0..DUPLICATES).map(|number| ledger.start(request_key("agent", "once", "start"), number));
+            (0..duplicates()).map(|number| ledger.start(request_key("agent", "once", "start"), number));
         let ids: BTreeSet<String> =
             futures_util::future::join_all(duplicates).await.into_iter().map(Result::unwrap).collect();
         assert_eq!(ids.len(), 1);
@@ -137,7 +142,7 @@ fn same_keys_from_eight_processes_start_one_execution_each() {
         let parts: Vec<_> = (0..PROCESSES).map(|_| helper_process::start("keys", &scratch.url)).collect();
         let lines: Vec<String> =
             parts.into_iter().flat_map(helper_process::HelperProcess::emitted_lines).collect();
-        assert_eq!(lines.len(), PROCESSES * DUPLICATES);
+        assert_eq!(lines.len(), PROCESSES * duplicates());
         let mut ids = BTreeMap::<&str, BTreeSet<&str>>::new();
         for (key, id) in lines.iter().map(|line| line.split_once(' ').unwrap()) {
             ids.entry(key).or_default().insert(id);
@@ -196,7 +201,7 @@ fn duplicates_that_append_no_entry_are_deduplicated() {
     for_each_database(async |scratch| {
         let ledger = KeyedLedger::open(&scratch.url).await;
         let save = || save_request(&ledger.saved.plan);
-        let requests = (0..DUPLICATES).map(async |number| {
+        let requests = (0..duplicates()).map(async |number| {
             let name = format!("save {}", number / 10);
             ledger.submit(request_key("agent", &name, "save"), save()).await.map(drop)?;
             ledger
@@ -207,6 +212,6 @@ fn duplicates_that_append_no_entry_are_deduplicated() {
         for answer in futures_util::future::join_all(requests).await {
             answer.unwrap();
         }
-        assert_eq!(execution_ids(&scratch).await.len(), DUPLICATES / 10);
+        assert_eq!(execution_ids(&scratch).await.len(), duplicates() / 10);
     });
 }

@@ -13,6 +13,11 @@ impl SeededRng {
         Self(seed)
     }
 
+    /// The generator of a schedule that its seed repeats.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

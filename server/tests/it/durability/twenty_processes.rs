@@ -7,13 +7,18 @@ use actbook_engine::policy::ExecutionStatus;
 
 use super::fixture::{self, ServiceFixture};
 use super::helper_process;
+use crate::counts::times;
 use crate::store::{TENANT, for_each_database};
 
 const PROCESSES: usize = 20;
-const EXECUTIONS: usize = 15;
 const STEPS: usize = 3;
 /// How many executions one process drives at once.
 const CONCURRENT_EXECUTIONS: usize = 3;
+
+/// How many executions each process runs.
+fn executions_per_process() -> usize {
+    times("ACTBOOK_EXECUTIONS", 15)
+}
 
 /// Runs in each of the twenty helper processes.
 pub async fn run_in_helper(url: &str) {
@@ -23,7 +28,7 @@ pub async fn run_in_helper(url: &str) {
     .await;
     let name = format!("{}", std::process::id());
     let drive = async |worker: usize| {
-        for number in (worker..EXECUTIONS).step_by(CONCURRENT_EXECUTIONS) {
+        for number in (worker..executions_per_process()).step_by(CONCURRENT_EXECUTIONS) {
             let word = format!("{name}-{number}");
             let steps: Vec<_> =
                 (0..STEPS).map(|no| fixture::step(&format!("s{no}"), "t/ok", &word)).collect();
@@ -50,14 +55,14 @@ fn twenty_processes_share_one_chain_and_lose_nothing() {
         for call in lines.iter().filter_map(|line| line.strip_prefix("called ")) {
             *calls.entry(call).or_default() += 1;
         }
-        assert_eq!(calls.len(), PROCESSES * EXECUTIONS * STEPS);
+        assert_eq!(calls.len(), PROCESSES * executions_per_process() * STEPS);
         assert!(calls.values().all(|times| *times == 1), "a call was made twice: {calls:?}");
 
         let entries = journal::between(TENANT, 0, u64::MAX).all(&scratch.db).await.unwrap();
         let positions: Vec<u64> = entries.iter().map(|entry| entry.position).collect();
         assert_eq!(positions, (1..=entries.len() as u64).collect::<Vec<_>>(), "positions have no gap");
         let ended: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("ended ")).collect();
-        assert_eq!(ended.len(), PROCESSES * EXECUTIONS);
+        assert_eq!(ended.len(), PROCESSES * executions_per_process());
         for line in ended {
             let [id, position, status] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
             assert_eq!(status, ExecutionStatus::Succeeded.as_str(), "{line}");

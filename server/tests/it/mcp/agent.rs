@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 
-use crate::cli::{Sandbox, TEST_TIMEOUT};
+use crate::cli::Sandbox;
+use crate::waiting::TEST_TIMEOUT;
 
 /// The result of one tool call.
 #[derive(Clone, Debug)]

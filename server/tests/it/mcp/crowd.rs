@@ -6,8 +6,9 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::serve_process::ServeProcess;
-use crate::cli::{Sandbox, TEST_TIMEOUT};
+use crate::cli::Sandbox;
 use crate::counts::times;
+use crate::waiting::TEST_TIMEOUT;
 
 const CLIENTS: usize = 200;
 const CALLS: usize = 20_000;

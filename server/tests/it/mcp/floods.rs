@@ -9,7 +9,8 @@ use std::sync::mpsc::channel;
 use serde_json::json;
 
 use super::serve_process::{ServeProcess, peak_mb};
-use crate::cli::{Sandbox, TEST_TIMEOUT};
+use crate::cli::Sandbox;
+use crate::waiting::TEST_TIMEOUT;
 
 /// Limit of the process's memory while it is sent bodies of 800 MB in total.
 const PEAK_MB_MAX: u64 = 250;

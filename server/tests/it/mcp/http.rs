@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::serve_process::ServeProcess;
 use super::{hold_step, work_plan, write_step};
-use crate::cli::{Sandbox, TEST_TIMEOUT};
+use crate::cli::Sandbox;
+use crate::waiting::{TEST_TIMEOUT, wait_until};
 
 const GUARDED_ROUTES: [&str; 5] = ["POST /mcp", "GET /nowhere", "GET /", "GET /login", "GET /api/v1/whoami"];
 
@@ -131,15 +132,11 @@ fn sigterm_finishes_calls_in_flight_and_starts_no_more() {
     let id = started["structuredContent"]["id"].as_str().unwrap().to_owned();
     let journal = sandbox.follow_journal();
     journal.wait_for("attempt_started", Some("wait"));
-    while !sandbox.path("holding").exists() {
-        std::thread::yield_now();
-    }
+    wait_until("the call to be held", || sandbox.path("holding").exists());
     let pid = rustix::process::Pid::from_raw(server.child.id().try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     // A server that is shutting down accepts no connections.
-    while std::net::TcpStream::connect(&server.address).is_ok() {
-        std::thread::yield_now();
-    }
+    wait_until("refused connections", || std::net::TcpStream::connect(&server.address).is_err());
     sandbox.release();
     journal.wait_for("attempt_ended", Some("wait"));
     assert_eq!(server.wait_for_exit(), Some(0));

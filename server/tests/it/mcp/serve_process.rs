@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Child;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::agent::request_meta;
-use crate::cli::{Sandbox, TEST_TIMEOUT};
+use crate::cli::Sandbox;
+use crate::waiting::{TEST_TIMEOUT, wait_for};
 
 /// A running `actbook serve`, killed on drop.
 pub struct ServeProcess {
@@ -137,14 +137,7 @@ impl ServeProcess {
 
     /// Waits until the process, which was asked to stop, has exited; returns its exit code.
     pub fn wait_for_exit(&mut self) -> Option<i32> {
-        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
-        while std::time::Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
-        panic!("the process does not exit");
+        wait_for("the process to exit", || self.child.try_wait().unwrap()).code()
     }
 }
 

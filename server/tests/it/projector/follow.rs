@@ -9,6 +9,7 @@ use crate::durability::fixture::ServiceFixture;
 use crate::durability::rng::SeededRng;
 use crate::memory::random_history;
 use crate::store::{Kind, ScratchDatabase, for_each_database};
+use crate::waiting::pause;
 
 #[track_caller]
 fn assert_same_rows(live: &[Vec<Row>], rebuilt: &[Vec<Row>]) {
@@ -115,7 +116,7 @@ fn follower_projects_what_is_appended() {
             if rows.first().is_some_and(|row| row.uint(0).unwrap() >= head) {
                 break;
             }
-            tokio::task::yield_now().await;
+            pause().await;
         }
         following.abort();
         let live = projected_rows(&scratch).await;

@@ -115,7 +115,7 @@ async fn timed_out_command_is_unknown_and_its_group_is_ended() {
         shell_command("trap '' TERM; sleep 1000 & while :; do sleep 1000; done"),
     );
     let slow = Call { timeout: Duration::from_millis(100), ..new_call("command/it", json!({})) };
-    let (ended, processes) = watched_call(&tools, slow).await;
+    let (ended, processes) = call_until_sent(&tools, slow).await;
     assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
     assert_eq!(processes[0], None, "reported before the start");
     assert_group_ends(processes[1].expect("reported after the start, with the child").pid).await;
@@ -123,8 +123,10 @@ async fn timed_out_command_is_unknown_and_its_group_is_ended() {
 
 #[tokio::test]
 async fn configured_timeout_limits_a_longer_call_timeout() {
-    let definition = json!({ "argv": ["sleep", "1000"], "timeout": "50ms" });
-    assert_eq!(expect_unknown(run_command(definition, json!({})).await).0, ErrorCategory::Timeout);
+    let folder = tempdir().unwrap();
+    let tools = command_tools(folder.path(), json!({ "argv": ["sleep", "1000"], "timeout": "50ms" }));
+    let (ended, _) = call_until_sent(&tools, new_call("command/it", json!({}))).await;
+    assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
 }
 
 #[tokio::test]
@@ -147,11 +149,7 @@ async fn cancelled_command_with_clean_exit_succeeds_else_unknown() {
         let folder = tempdir().unwrap();
         let tools = command_tools(folder.path(), shell_command(script));
         let up = folder.path().join("up");
-        let stop = async {
-            while !up.exists() {
-                tokio::task::yield_now().await;
-            }
-        };
+        let stop = poll_until("the command to be up", || up.exists());
         let ended = tools.call(new_call("command/it", json!({})), |_| {}, stop).await;
         if clean {
             assert_eq!(expect_output(ended), json!({ "text": "finished\n" }));

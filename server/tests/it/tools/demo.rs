@@ -100,7 +100,7 @@ async fn timed_out_call_is_unknown_and_a_responsive_server_is_kept() {
     let (_, processes) = watched_call(&tools, new_call("demo/echo", json!({}))).await;
     let slow =
         Call { timeout: Duration::from_millis(50), ..new_call("demo/sleep", json!({ "ms": 600_000 })) };
-    let (ended, _) = watched_call(&tools, slow).await;
+    let (ended, _) = call_until_sent(&tools, slow).await;
     assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
     let (ended, later_processes) = watched_call(&tools, new_call("demo/echo", json!({}))).await;
     expect_output(ended);

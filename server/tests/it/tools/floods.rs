@@ -105,7 +105,7 @@ fn server_that_ignores_the_end_of_its_input_ends_with_a_killed_process() {
     assert!(!super::live_processes(server).is_empty(), "the server runs while its client does");
     agent.child.kill().unwrap();
     agent.child.wait().unwrap();
-    crate::crash::wait_for("the end of the server", || {
+    crate::waiting::wait_for("the end of the server", || {
         super::live_processes(server).is_empty().then_some(())
     });
 }

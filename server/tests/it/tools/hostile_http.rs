@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::waiting::pause;
 
 /// How the server answers. In texts, `{id}` is replaced by the request's id and `{result}` by a valid answer.
 #[derive(Clone, Debug)]
@@ -144,7 +145,7 @@ impl HostileServer {
             if started.elapsed() > TIMEOUT {
                 return false;
             }
-            tokio::task::yield_now().await;
+            pause().await;
         }
         true
     }

@@ -39,7 +39,7 @@ async fn unanswered_call_is_unknown_and_a_responsive_server_is_kept() {
     for name in ["wrong_ids", "never_answers"] {
         let (_folder, tools) = hostile_server(name);
         wait_until_up(&tools).await;
-        let (ended, processes) = watched_call(&tools, Call { timeout: SHORT_TIMEOUT, ..any_call() }).await;
+        let (ended, processes) = call_until_sent(&tools, Call { timeout: SHORT_TIMEOUT, ..any_call() }).await;
         assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout, "{name}");
         assert!(!live_processes(processes[0].unwrap().pid).is_empty(), "{name} was ended");
         tools.shutdown().await;
@@ -59,7 +59,7 @@ pub async fn wait_until_up(tools: &Tools) {
 async fn unresponsive_server_is_ended_with_its_group() {
     let (_folder, tools) = hostile_server("wedged");
     wait_until_up(&tools).await;
-    let (ended, processes) = watched_call(&tools, Call { timeout: SHORT_TIMEOUT, ..any_call() }).await;
+    let (ended, processes) = call_until_sent(&tools, Call { timeout: SHORT_TIMEOUT, ..any_call() }).await;
     assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
     assert_group_ends(processes[0].unwrap().pid).await;
     let (_, later_processes) = watched_call(&tools, Call { timeout: SHORT_TIMEOUT, ..any_call() }).await;
@@ -86,13 +86,9 @@ async fn call_to_a_server_that_never_starts_is_unsent() {
 
 /// The process ids of the server's starts so far; waits for the first.
 pub async fn started_pids(folder: &TempDir) -> Vec<u32> {
-    loop {
-        let marks = std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
-        if marks.ends_with('\n') {
-            return marks.lines().map(|pid| pid.parse().unwrap()).collect();
-        }
-        tokio::task::yield_now().await;
-    }
+    let marks = || std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
+    poll_until("the first start", || marks().ends_with('\n')).await;
+    marks().lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -174,7 +170,8 @@ async fn abandoned_call_still_writes_its_whole_line() {
     let (folder, tools) = hostile_server("reads_late");
     wait_until_up(&tools).await;
     let long = json!({ "long": "w".repeat(1_000_000) });
-    let ended = watched_call(&tools, Call { timeout: SHORT_TIMEOUT, ..new_call("zoo/any", long) }).await.0;
+    let abandoned = Call { timeout: SHORT_TIMEOUT, ..new_call("zoo/any", long) };
+    let ended = call_until_sent(&tools, abandoned).await.0;
     assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
     std::fs::write(folder.path().join("go"), "").unwrap();
     assert_eq!(expect_output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "1000000 before" }));
@@ -253,11 +250,7 @@ async fn server_that_exits_on_the_newer_handshake_gets_the_older_one() {
 async fn cancel_once_up(name: &str) -> CallOutcome {
     let (folder, tools) = hostile_server(name);
     let marker = folder.path().join("up");
-    let stop = async {
-        while !marker.exists() {
-            tokio::task::yield_now().await;
-        }
-    };
+    let stop = poll_until("the server to be up", || marker.exists());
     let ended = tools.call(any_call(), |_| {}, stop).await;
     tools.shutdown().await;
     ended

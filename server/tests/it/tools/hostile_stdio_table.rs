@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::hostile_stdio::hostile_server;
 use super::*;
 use crate::durability::helper_process;
+use crate::waiting::pause;
 
 /// Servers that are called concurrently.
 const CONCURRENT_SERVERS: usize = 8;
@@ -147,9 +148,10 @@ async fn check_server(name: &str, expected: &ExpectedOutcome) -> Result<(), Stri
         drop(tokio::time::timeout(START_LIMIT, tools.list_server("zoo")).await);
     }
     let call = Call { timeout, ..new_call("zoo/any", call_arguments(name)) };
-    let (ended, processes) = watched_call(&tools, call).await;
-    let judged = check_outcome(&ended, expected);
     let sent = matches!(expected, Success(_) | Failure(_) | Unknown(_));
+    let (ended, processes) =
+        if sent { call_until_sent(&tools, call).await } else { watched_call(&tools, call).await };
+    let judged = check_outcome(&ended, expected);
     if processes.is_empty() == sent {
         return Err(format!("reported processes: {processes:?}"));
     }
@@ -195,7 +197,7 @@ async fn wait_until_gone(folder: &TempDir, group: Option<u32>, since: Instant) -
         if since.elapsed() > EXIT_LIMIT {
             return Err(format!("left after {EXIT_LIMIT:?}: {left:?}"));
         }
-        tokio::task::yield_now().await;
+        pause().await;
     }
 }
 
@@ -210,11 +212,8 @@ fn descriptor_count() -> usize {
 
 /// Waits until the descriptors are closed: reader tasks take a moment to notice a closed pipe.
 async fn wait_for_descriptors(before: usize) {
-    let since = Instant::now();
-    while descriptor_count() > before + RUNTIME_DESCRIPTORS {
-        assert!(since.elapsed() < EXIT_LIMIT, "{} descriptors, {before} before", descriptor_count());
-        tokio::task::yield_now().await;
-    }
+    let are_closed = || descriptor_count() <= before + RUNTIME_DESCRIPTORS;
+    poll_until("the descriptors to be closed", are_closed).await;
 }
 
 /// Descriptors that the runtime keeps open: for child and signal handling, and for the orphan reaper.

@@ -27,7 +27,7 @@ async fn answer_after_the_timeout_is_delivered_as_late() {
     let (folder, tools) = hostile_server("answers_late");
     wait_until_up(&tools).await;
     let (call, mut late) = call_with_late_handler("zoo/any");
-    let (ended, _) = watched_call(&tools, call).await;
+    let (ended, _) = call_until_sent(&tools, call).await;
     assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
     std::fs::write(folder.path().join("go"), "").unwrap();
     let answer = tokio::time::timeout(TIMEOUT, late.recv()).await.expect("the late answer arrives").unwrap();
@@ -69,39 +69,44 @@ fn late_server_sandbox() -> Sandbox {
     sandbox
 }
 
-fn run_until_timed_out(agent: &mut Agent) -> String {
+/// Runs a plan until its call has timed out; returns the execution's id and the number of the attempt. On a busy
+/// machine an attempt may time out unsent, and is repeated.
+fn run_until_timed_out(agent: &mut Agent) -> (String, u64) {
     agent.call("list_tools", json!({}));
-    let step = json!({ "id": "ask", "tool": "zoo/any", "timeout": "200ms" });
+    let retry = json!({ "max_attempts": 20, "backoff": "1ms", "on": ["timeout"] });
+    let step = json!({ "id": "ask", "tool": "zoo/any", "timeout": "200ms", "retry": retry });
     let plan = json!({ "name": "slow", "steps": [step] });
     let ran = agent.call("execute_plan", json!({ "plan": plan, "wait_s": 45 }));
     assert_eq!(ran.content["steps"][0]["status"], "unknown", "{}", ran.text);
-    ran.id().to_owned()
+    (ran.id().to_owned(), ran.content["steps"][0]["attempts"].as_u64().unwrap())
 }
 
 #[test]
 fn late_success_settles_the_blocked_step_and_is_shown() {
     let sandbox = late_server_sandbox();
     let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", json!({}));
-    let id = run_until_timed_out(&mut agent);
+    let (id, attempt) = run_until_timed_out(&mut agent);
     sandbox.write("go", "");
     sandbox.follow_journal().wait_for("late_answer", Some("ask"));
     let ended = agent.call("status", json!({ "execution_id": id, "wait_s": 45 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
-    let late = json!([{ "call": "run", "attempt": 1, "outcome": "succeeded" }]);
+    let late = json!([{ "call": "run", "attempt": attempt, "outcome": "succeeded" }]);
     assert_eq!(ended.content["steps"][0]["late"], late);
-    assert!(ended.text.contains("the answer to attempt 1 came late: succeeded"), "{}", ended.text);
+    let words = format!("the answer to attempt {attempt} came late: succeeded");
+    assert!(ended.text.contains(&words), "{}", ended.text);
 }
 
 #[test]
 fn late_success_after_the_end_is_journaled_and_shown() {
     let sandbox = late_server_sandbox();
     let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", json!({}));
-    let id = run_until_timed_out(&mut agent);
+    let (id, attempt) = run_until_timed_out(&mut agent);
     sandbox.run(&["decide", &id, "ask", "abandon", "--reason", "it takes too long"]);
     sandbox.follow_journal().wait_for("execution_ended", None);
     sandbox.write("go", "");
     sandbox.follow_journal().wait_for("late_answer", Some("ask"));
     let shown = sandbox.expect(0, &["show", &id]);
-    assert!(shown.contains("the answer to attempt 1 came late: succeeded"), "{shown}");
+    let words = format!("the answer to attempt {attempt} came late: succeeded");
+    assert!(shown.contains(&words), "{shown}");
     assert_eq!(sandbox.json(&["show", &id])["status"], "failed");
 }

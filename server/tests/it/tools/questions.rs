@@ -37,7 +37,7 @@ fn reply_call(question: &Value, part: Value) -> Call {
 
 #[tokio::test]
 async fn python_sdk_question_is_returned_and_its_reply_reaches_the_tool() {
-    let python = super::mcp_http::install_folder("ACTBOOK_TEST_PYPI").join("servers/bin/python");
+    let python = crate::reference_servers::pypi_program("servers/bin/python");
     let folder = tempdir().unwrap();
     let server = json!({ "command": python, "args": ["-c", ASKING_SERVER] });
     let tools = tools(folder.path(), json!({ "mcpServers": { "asks": server } }));

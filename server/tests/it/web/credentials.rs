@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::server::{WebServer, new_token};
 use crate::cli::Sandbox;
+use crate::waiting::wait_until;
 
 /// A modern MCP call of a tool; `token`: what it authenticates with.
 fn call_tool(server: &WebServer, token: Option<&str>, tool: &str, arguments: Value) -> Value {
@@ -78,9 +79,7 @@ fn token_names_the_actor_and_its_use_is_recorded() {
         let tokens = tokens.as_array().unwrap();
         tokens.iter().any(|token| token["name"] == "claude" && token["last_used_at"].is_string())
     };
-    while !is_used(&sandbox.json(&["token", "list"])) {
-        std::thread::yield_now();
-    }
+    wait_until("the use to be recorded", || is_used(&sandbox.json(&["token", "list"])));
 }
 
 #[test]
@@ -94,9 +93,10 @@ fn expired_revoked_and_mistyped_tokens_are_refused() {
     assert_eq!(status(&revoked), 200);
     sandbox.expect(0, &["token", "revoke", "gone"]);
     assert_eq!(status(&revoked), 401);
-    let mut mistyped = server.token.clone();
-    mistyped.pop();
-    for wrong in [&mistyped, &format!("{mistyped}x"), "", "abk_", &server.token.replace("abk_", "abp_")] {
+    let mut shorter = server.token.clone();
+    let other = if shorter.pop() == Some('x') { 'y' } else { 'x' };
+    let mistyped = format!("{shorter}{other}");
+    for wrong in [&shorter, &mistyped, "", "abk_", &server.token.replace("abk_", "abp_")] {
         assert_eq!(status(wrong), 401, "{wrong:?}");
     }
     let statuses = |name: &str| {

@@ -4,7 +4,8 @@
 use std::io::{BufRead, BufReader, Write};
 
 use super::server::{WebReply, WebServer, new_token};
-use crate::cli::{Sandbox, TEST_TIMEOUT};
+use crate::cli::Sandbox;
+use crate::waiting::TEST_TIMEOUT;
 
 /// Texts that would run a script, or end an element or an attribute, if a page took them as HTML.
 const PAYLOADS: [&str; 8] = [
