@@ -22,7 +22,6 @@ use actbook_engine::library::PlanLibrary;
 use actbook_engine::policy::ExecutionStatus;
 use actbook_engine::refusal::Refusal;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::Notify;
 
 use crate::boot_instant::BootInstant;
 use crate::clock::Clock;
@@ -30,7 +29,7 @@ use crate::notify::Notifier;
 use crate::store::{self, Appender, Db};
 pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, fold_library, load_execution};
 pub use journal_index::catch_up_journal_index;
-pub use pending::DRIVER_ACTOR;
+pub use pending::{DRIVER_ACTOR, FollowPermit, LocalDriver};
 use pending::{PendingRequest, PendingState, TypedRequest};
 pub use projection_check::{RowDifference, find_row_difference};
 pub use projector::Projector;
@@ -200,9 +199,8 @@ impl Ledger {
         reply.await.map_err(|_| Error::Closed)?.result
     }
 
-    /// Registers a driver of the execution, for as long as the result is held. The result is notified
-    /// when anyone but the driver has appended to the execution.
-    pub fn register_driver(&self, stream: StreamId) -> Arc<Notify> {
+    /// Registers a driver of the execution, for as long as the result is held.
+    pub fn register_driver(&self, stream: StreamId) -> Arc<LocalDriver> {
         self.shared.lock().register_driver(stream)
     }
 

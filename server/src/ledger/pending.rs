@@ -21,8 +21,8 @@ use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
 use actbook_engine::refusal::Refusal;
 use serde_json::Value;
-use tokio::sync::Notify;
 
+pub use self::drivers::{FollowPermit, LocalDriver};
 pub(super) use self::queue::{BatchInFlight, PendingRequest, TypedRequest};
 use self::queue::{Queue, RetiredBatch};
 use super::fold::{self, PlanCache};
@@ -84,8 +84,8 @@ pub struct PendingState {
     queue: Queue,
     in_flight: Option<Arc<Batch>>,
     retired: Vec<RetiredBatch>,
-    /// Notified on outside changes, by stream; alive while the driver holds its `Arc`.
-    drivers: HashMap<StreamId, Weak<Notify>>,
+    /// The drivers in this process, by stream; each is alive while the driver holds its `Arc`.
+    drivers: HashMap<StreamId, Weak<LocalDriver>>,
     pub(crate) closed: bool,
     /// The writer thread waits on `work_available`.
     pub(crate) writer_is_waiting: bool,
@@ -291,7 +291,8 @@ impl PendingState {
         self.queue.statements.push(payloads::erase_salt(self.tenant, stream));
     }
 
-    /// Decides the command and, for the driver, all events that follow. A refusal leaves the state unchanged.
+    /// Decides the command and, if the command comes from the driver or the driver is in this process, all events
+    /// that follow. A refusal leaves the state unchanged.
     fn advance(
         &mut self,
         stream: StreamId,
@@ -310,8 +311,7 @@ impl PendingState {
         for new_event in events {
             execution = self.append_and_evolve(stream, execution, new_event, actor)?;
         }
-        let claims = matches!(command, Command::Claim { .. } | Command::Reclaim { .. });
-        if !claims && command.epoch() != Some(execution.epoch) {
+        if !self.may_follow(stream, &execution, command) {
             return Ok((execution, None));
         }
         let driver = self.driver_actor.clone();
@@ -327,6 +327,17 @@ impl PendingState {
             }
         }
         Err(Error::Corrupt(format!("execution {} produces events without end", execution.id)))
+    }
+
+    /// Whether the events that follow from the state after `command` may be appended with the command's own.
+    fn may_follow(&self, stream: StreamId, execution: &Execution, command: &Command) -> bool {
+        if matches!(command, Command::Claim { .. } | Command::Reclaim { .. }) {
+            return true;
+        }
+        match command.epoch() {
+            Some(epoch) => epoch == execution.epoch,
+            None => self.may_follow_for_driver(stream, execution),
+        }
     }
 
     /// Queues one event of an execution and returns the state after it.

@@ -12,10 +12,10 @@ use actbook_engine::id::StreamId;
 use actbook_engine::policy::ExecutionStatus;
 use actbook_engine::refusal::Refusal;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::{ClaimResult, Error, HaltSignal, LazyRunner};
-use crate::ledger::{self, DriveState};
+use crate::ledger::{self, DriveState, LocalDriver};
 use crate::store::executions;
 
 /// At most this many orphaned executions are taken over at a time.
@@ -209,12 +209,12 @@ impl BackgroundDriver {
         let ledger = self.0.runner.ledger();
         let stream = claimed.stream;
         // Subscribed before driving, so that a command between driving and waiting is not missed.
-        let woken = ledger.register_driver(stream);
+        let registration = ledger.register_driver(stream);
         loop {
             let (epoch, decided) = (claimed.epoch, claimed.decided_at);
             let status = self.drive(claimed).await?;
             if matches!(status, ExecutionStatus::Blocked | ExecutionStatus::Paused) {
-                self.wait_until_runnable(stream, &woken).await?;
+                self.wait_until_runnable(stream, &registration).await?;
             }
             if *self.0.halt.borrow() || ledger.with_execution(stream, |one| one.ended.is_some())? {
                 return Ok(());
@@ -245,7 +245,7 @@ impl BackgroundDriver {
 
     /// Waits until an execution is no longer blocked or paused, its deadline has passed, or `halt` was
     /// called.
-    async fn wait_until_runnable(&self, stream: StreamId, woken: &Notify) -> Result<(), Error> {
+    async fn wait_until_runnable(&self, stream: StreamId, driver: &LocalDriver) -> Result<(), Error> {
         let (ledger, mut halt) = (self.0.runner.ledger(), self.0.halt.subscribe());
         loop {
             let (status, deadline) =
@@ -255,7 +255,7 @@ impl BackgroundDriver {
             }
             let deadline = deadline.filter(|_| status == ExecutionStatus::Blocked);
             tokio::select! {
-                () = woken.notified() => {}
+                () = driver.outside_change.notified() => {}
                 () = ledger.clock().wait_until(deadline) => return Ok(()),
                 _ = halt.wait_for(|halted| *halted) => return Ok(()),
             }

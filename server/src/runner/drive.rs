@@ -11,7 +11,7 @@ use actbook_engine::plan::Plan;
 use actbook_engine::policy::ExecutionStatus;
 use actbook_engine::refusal::Refusal;
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::ReusableBoxFuture;
 
@@ -19,7 +19,7 @@ use super::node::NodeLock;
 use super::perform::{CallHandle, CallInput, FinishedCall, perform_call, unreadable_input};
 use super::{Error, Lease, Runner, RunnerInner, wait_until_true};
 use crate::boot_instant::BootInstant;
-use crate::ledger::{self, DriveState};
+use crate::ledger::{self, DriveState, FollowPermit, LocalDriver};
 use crate::store::payloads;
 use crate::tools;
 
@@ -44,8 +44,8 @@ pub struct ExecutionDriver {
     finished: VecDeque<FinishedCall>,
     /// The box of such a call, reused for the next one because it is large.
     spare_box: Option<CallFuture>,
-    /// Notified when anyone else has appended to the execution.
-    outside_change: Arc<Notify>,
+    /// This driver as the ledger knows it.
+    registration: Arc<LocalDriver>,
     halt: HaltSignal,
 }
 
@@ -62,9 +62,10 @@ impl Runner {
             running_calls: JoinSet::new(),
             finished: VecDeque::new(),
             spare_box: None,
-            outside_change: self.0.ledger.register_driver(claimed.stream),
+            registration: self.0.ledger.register_driver(claimed.stream),
             halt,
         };
+        driver.permit_follow();
         let mut guard = NodeFileGuard(Some(&self.0.node));
         let last = driver.run(claimed).await;
         guard.0.take_if(|_| matches!(&last, Ok(progress) if progress.due.calls.is_empty()));
@@ -138,7 +139,7 @@ impl ExecutionDriver {
                     None => return Ok(progress.clone()),
                 }
             }
-            () = self.outside_change.notified() => {
+            () = self.registration.outside_change.notified() => {
                 // `Drive` would start calls, which a halted driver must not do.
                 if halted {
                     return Ok(progress.clone());
@@ -169,6 +170,14 @@ impl ExecutionDriver {
         self.inner.lease.borrow().has_lapsed_since(self.driver_since)
     }
 
+    /// Lets the ledger decide in this driver's name when a caller's command arrives, under the conditions under
+    /// which the driver itself would decide.
+    fn permit_follow(&self) {
+        let (halt, lease, since) = (self.halt.clone(), self.inner.lease.clone(), self.driver_since);
+        let may_decide = move || !*halt.borrow() && !lease.borrow().has_lapsed_since(since);
+        self.registration.permit_follow(FollowPermit { epoch: self.epoch, may_decide: Box::new(may_decide) });
+    }
+
     /// Re-claims under a new epoch. Of two racing claims the head check lets one through.
     async fn reclaim(&mut self, progress: &DriveState) -> Result<DriveState, Error> {
         tracing::warn!("the lease of this process has lapsed; it claims {} again", progress.id);
@@ -176,6 +185,7 @@ impl ExecutionDriver {
         let claimed = self.submit(Command::Reclaim { node, epoch: self.epoch }, progress).await?;
         if claimed.epoch != ledger::STALE_EPOCH {
             (self.epoch, self.driver_since) = (claimed.epoch, claimed.decided_at);
+            self.permit_follow();
         }
         Ok(claimed)
     }

@@ -1,23 +1,64 @@
 //! The drivers in this process, by stream: each is woken when its execution is changed by a caller's request
 //! or by another process.
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 
-use actbook_engine::id::StreamId;
+use actbook_engine::execution::Execution;
+use actbook_engine::id::{Epoch, StreamId};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::super::Error;
 use super::PendingState;
 use crate::store::journal;
 
+/// The driver of one execution in this process.
+#[derive(Debug, Default)]
+pub struct LocalDriver {
+    /// Notified when anyone but the driver has appended to the execution.
+    pub outside_change: Notify,
+    /// None: the driver has not begun.
+    follow_permit: Mutex<Option<FollowPermit>>,
+}
+
+/// Lets the ledger append what follows from a caller's command at once, in the driver's name, so that both are
+/// one commit.
+pub struct FollowPermit {
+    /// The epoch in which the driver drives.
+    pub epoch: Epoch,
+    /// Whether the driver may decide now: it is not halted, and its lease has not lapsed.
+    pub may_decide: Box<dyn Fn() -> bool + Send>,
+}
+
+impl fmt::Debug for FollowPermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FollowPermit").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl LocalDriver {
+    /// Replaces the permit: the driver drives in a new epoch.
+    pub fn permit_follow(&self, permit: FollowPermit) {
+        *self.follow_permit.lock() = Some(permit);
+    }
+
+    fn may_decide(&self, epoch: Epoch) -> bool {
+        self.follow_permit
+            .lock()
+            .as_ref()
+            .is_some_and(|permit| permit.epoch == epoch && (permit.may_decide)())
+    }
+}
+
 impl PendingState {
-    /// Registers a driver in this process until the `Notify` is dropped, which wakes it on outside changes.
-    pub(crate) fn register_driver(&mut self, stream: StreamId) -> Arc<Notify> {
+    /// Registers a driver in this process until the result is dropped.
+    pub(crate) fn register_driver(&mut self, stream: StreamId) -> Arc<LocalDriver> {
         self.drivers.retain(|_, driver| driver.strong_count() > 0);
         if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
             return driver;
         }
-        let driver = Arc::new(Notify::new());
+        let driver = Arc::new(LocalDriver::default());
         self.drivers.insert(stream, Arc::downgrade(&driver));
         driver
     }
@@ -28,8 +69,14 @@ impl PendingState {
 
     pub(crate) fn wake_driver(&self, stream: StreamId) {
         if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
-            driver.notify_one();
+            driver.outside_change.notify_one();
         }
+    }
+
+    /// Whether the execution's driver is in this process and may decide now.
+    pub(super) fn may_follow_for_driver(&self, stream: StreamId, execution: &Execution) -> bool {
+        let driver = self.drivers.get(&stream).and_then(Weak::upgrade);
+        driver.is_some_and(|driver| driver.may_decide(execution.epoch))
     }
 
     /// Does nothing if this process knows of all appends up to `position`.

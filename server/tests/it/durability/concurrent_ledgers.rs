@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actbook::ledger::Ledger;
+use actbook::ledger::{FollowPermit, Ledger};
 use actbook::notify::Notifier;
-use actbook_engine::execution::Command;
+use actbook_engine::execution::{ActionFacts, AgentReport, Command};
+use actbook_engine::id::Epoch;
 use actbook_engine::policy::ExecutionStatus;
 use serde_json::json;
 
@@ -79,6 +80,37 @@ fn remote_append_during_outage_wakes_the_waiter() {
         proxy.restore();
         near.command(&actor, stream, Command::Resume).await.unwrap();
         near.on_remote_append(head(&scratch.db).position).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(60), waiting.notified()).await.expect("the waiter is woken");
+        tokio::time::timeout(Duration::from_secs(60), waiting.outside_change.notified())
+            .await
+            .expect("the waiter is woken");
+    });
+}
+
+/// An agent's report and the start of the next step are one commit, but only in the name of a driver that may decide.
+#[test]
+fn report_starts_the_next_step_only_for_a_driver_that_may_decide() {
+    for_each_database(async |scratch| {
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        let steps = json!([{ "id": "one", "action": "First" }, { "id": "two", "action": "Second" }]);
+        let plan = json!({ "name": "by hand", "steps": steps });
+        let db = open(&scratch.url).await;
+        let ledger = Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap();
+        for (later_epochs, may_decide, follows) in [(0, true, true), (0, false, false), (1, true, false)] {
+            let started = fixture.start(&plan, None, true).await.progress;
+            let driver = ledger.register_driver(started.stream);
+            let epoch = Epoch(started.epoch.0 + later_epochs);
+            driver.permit_follow(FollowPermit { epoch, may_decide: Box::new(move || may_decide) });
+            let report = AgentReport::Succeeded { output: None };
+            let command = Command::RecordReport {
+                step: "one".into(),
+                report,
+                facts: Box::new(ActionFacts::default()),
+                by: None,
+            };
+            ledger.command(&Arc::from("person:ada"), started.stream, command).await.unwrap();
+            let now_ms = ledger.clock().now_ms();
+            let is_left = ledger.with_execution(started.stream, |one| one.has_next_action(now_ms)).unwrap();
+            assert_eq!(is_left, !follows, "{later_epochs} epochs later, may decide: {may_decide}");
+        }
     });
 }
