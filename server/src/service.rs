@@ -144,6 +144,8 @@ pub struct Service {
     project: Arc<str>,
     /// Reads and commands are limited to what `project` wrote: see `confined`.
     is_confined: bool,
+    /// The beginning of an id names nothing.
+    takes_whole_ids: bool,
     /// The config lets agents answer approvals.
     agents_may_approve: bool,
     /// The config lets agents share notes and templates with every project.
@@ -182,6 +184,18 @@ impl Service {
         Self { task_plans: task_plans.into(), ..self }
     }
 
+    /// A service on the same state that takes whole ids alone: for programs, to which a beginning that happens to be
+    /// unique must not name an execution, a plan or a token.
+    #[must_use]
+    pub fn with_whole_ids(&self) -> Self {
+        Self { takes_whole_ids: true, ..self.clone() }
+    }
+
+    /// Whether a caller's text may name what has this id.
+    fn may_name(&self, given: &str, id: &str) -> bool {
+        !self.takes_whole_ids || given == id
+    }
+
     /// Like `open`, with ready-made tools and default settings instead of a config.
     pub async fn open_with_tools(url: &str, options: DatabaseOptions, tools: Tools) -> Result<Self, Error> {
         let db = Db::open(url, options).await?;
@@ -215,6 +229,7 @@ impl Service {
             credential_use: access::CredentialUse::default(),
             project,
             is_confined: false,
+            takes_whole_ids: false,
             agents_may_approve: false,
             agents_may_share: false,
         })

@@ -57,7 +57,7 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     let ending = CancellationToken::new();
     let endpoints = Endpoints {
         mcp: http::router(move || SessionHandler::new(server.clone()), &ending),
-        web: Some(WebState::new(session.service.clone(), access, ending.clone())),
+        web: Some(WebState::new(session.service.with_whole_ids(), access, ending.clone())),
         service: Some(session.service.clone()),
     };
     web::serve(listener, &listen, endpoints, &ending, shutdown).await;

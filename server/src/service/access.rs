@@ -219,7 +219,8 @@ impl Access<'_> {
     async fn find_token(self, given: &str) -> Result<credentials::TokenRow, Error> {
         let rows = credentials::list_tokens(self.0.tenant).all(&self.0.db).await?;
         let matches = |row: &credentials::TokenRow| {
-            (!given.is_empty() && row.id.starts_with(given)) || (row.name == given && is_active(row))
+            let names_id = !given.is_empty() && row.id.starts_with(given) && self.0.may_name(given, &row.id);
+            names_id || (row.name == given && is_active(row))
         };
         let mut found = rows.into_iter().filter(matches);
         let no_such = || Error::NoSuchToken { given: given.to_owned() };

@@ -111,16 +111,18 @@ impl Executions<'_> {
     /// Finds an execution by its id or a unique prefix of it. Refused if none or several match.
     pub async fn find(self, id: &str) -> Result<FoundExecution, Error> {
         match executions::find_by_prefix(&self.0.db, self.0.tenant, self.0.boundary(), id).await? {
-            store::PrefixMatch::One(row) => Ok(FoundExecution {
+            store::PrefixMatch::One(row) if self.0.may_name(id, &row.public_id) => Ok(FoundExecution {
                 id: ExecutionId::new(row.public_id.as_str()),
                 stream: row.id,
                 status: parse_status(&row)?,
                 node: row.node,
             }),
-            store::PrefixMatch::Several => {
+            store::PrefixMatch::Several if !self.0.takes_whole_ids => {
                 Err(Error::Ambiguous(Ambiguity::ExecutionId { prefix: id.to_owned() }))
             }
-            store::PrefixMatch::None => Err(Error::NoSuchExecution { given: id.to_owned() }),
+            store::PrefixMatch::One(_) | store::PrefixMatch::Several | store::PrefixMatch::None => {
+                Err(Error::NoSuchExecution { given: id.to_owned() })
+            }
         }
     }
 

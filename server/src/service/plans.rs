@@ -234,11 +234,17 @@ impl Plans<'_> {
         )
         .await?
         {
-            store::PrefixMatch::One(row) => Ok(row),
-            store::PrefixMatch::Several => {
+            store::PrefixMatch::One(row)
+                if row.name == name_or_id || self.0.may_name(name_or_id, &row.id) =>
+            {
+                Ok(row)
+            }
+            store::PrefixMatch::Several if !self.0.takes_whole_ids => {
                 Err(Error::Ambiguous(Ambiguity::PlanId { prefix: name_or_id.to_owned() }))
             }
-            store::PrefixMatch::None => Err(self.no_such_plan(name_or_id).await?),
+            store::PrefixMatch::One(_) | store::PrefixMatch::Several | store::PrefixMatch::None => {
+                Err(self.no_such_plan(name_or_id).await?)
+            }
         }
     }
 
