@@ -10,6 +10,8 @@ use serde_json::Value;
 
 pub use rights::{Credential, CredentialKind, Right, Rights, Role};
 
+/// Longest idempotency key that a caller may choose, in bytes.
+pub const KEY_BYTES_MAX: usize = 200;
 /// Stands before the number of a part in the key of a part of a request.
 pub const KEY_PART_SEPARATOR: char = '\u{1f}';
 

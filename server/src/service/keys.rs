@@ -7,13 +7,11 @@ use serde::de::DeserializeOwned;
 use super::Service;
 use super::executions::Executions;
 use super::redact::RedactedRequest;
-use crate::caller::{Caller, IdempotencyKey, KEY_PART_SEPARATOR, Right};
+use crate::caller::{Caller, IdempotencyKey, KEY_BYTES_MAX, KEY_PART_SEPARATOR, Right};
 use crate::error::{Corruption, Error};
 use crate::ledger::{DriveState, KeyedReply, KeyedRequest, RequestKey};
 use crate::store::{self, requests};
 
-/// Longest idempotency key that a caller may choose, in bytes.
-const KEY_BYTES_MAX: usize = 200;
 /// What the keys of a request's parts add to it at most, in bytes.
 const KEY_PART_BYTES_MAX: usize = 64;
 

@@ -10,6 +10,9 @@ use super::view::PlanView;
 use crate::error::{Corruption, Error};
 use crate::store::{payloads, plans};
 
+/// Rows that are read at a time to find those that match.
+const ROWS_AT_A_TIME: u64 = 500;
+
 /// Which plans to list. A field that is not set does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
@@ -61,6 +64,34 @@ impl Plans<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// At most `limit` of the plans that match, by name, after the one with this name and id.
+    pub async fn find_page(
+        self,
+        filter: &PlanFilter,
+        after: (&str, &str),
+        limit: usize,
+    ) -> Result<Vec<PlanView>, Error> {
+        let (mut found, mut after) = (Vec::new(), (after.0.to_owned(), after.1.to_owned()));
+        loop {
+            let boundary = self.0.boundary();
+            let select = plans::list_after(self.0.tenant, boundary, (&after.0, &after.1), ROWS_AT_A_TIME);
+            let rows = select.all(&self.0.db).await?;
+            let is_last = (rows.len() as u64) < ROWS_AT_A_TIME;
+            for row in rows {
+                if found.len() == limit {
+                    return Ok(found);
+                }
+                if filter.is_empty() || filter.matches(&self.load_header(&row).await?) {
+                    found.push(PlanView::of(&row));
+                }
+                after = (row.name, row.id);
+            }
+            if is_last {
+                return Ok(found);
+            }
+        }
     }
 
     /// Reads the parts that filters compare from a plan's stored document.

@@ -31,6 +31,8 @@ use task_plan_rules::RuleEffects;
 
 /// At most this many tasks are listed.
 const LISTED_MAX: u64 = 200;
+/// The place before the first task of the list.
+const FIRST_PLACE: tasks::TaskPlace = (-1, 0, 0);
 /// At most this many subtasks of one task are read.
 const SUBTASKS_MAX: u64 = 10_000;
 /// At most this many tasks that were split by one plan are updated when it is saved.
@@ -199,6 +201,40 @@ impl Tasks<'_> {
         }
         views.retain(|view| status.is_none_or(|status| view.status == status));
         Ok(views)
+    }
+
+    /// One page of the tasks without a parent, in the order of `list`, and the place after which the next one begins.
+    /// `after`: such a place. Err `ForeignCursor`: it is none.
+    pub async fn list_page(
+        self,
+        status: Option<TaskStatus>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<TaskView>, Option<String>), Error> {
+        let mut place = match after {
+            Some(after) => parse_place(after).ok_or(Error::ForeignCursor)?,
+            None => FIRST_PLACE,
+        };
+        let mut views = Vec::new();
+        loop {
+            let select = tasks::list_after(self.0.tenant, self.0.boundary(), place, LISTED_MAX);
+            let rows = select.all(&self.0.db).await?;
+            let is_last = (rows.len() as u64) < LISTED_MAX;
+            for row in rows {
+                let view = self.view(&row).await?;
+                if status.is_none_or(|status| view.status == status) {
+                    if views.len() == limit {
+                        let (closed, priority, stream) = place;
+                        return Ok((views, Some(format!("{closed}.{priority}.{stream}"))));
+                    }
+                    views.push(view);
+                }
+                place = tasks::place(&row);
+            }
+            if is_last {
+                return Ok((views, None));
+            }
+        }
     }
 
     /// Views of the subtasks of a task, with the statuses of the plan's steps that they stand for; empty if
@@ -430,4 +466,11 @@ fn build_task_view(
 /// The refusal of a task's id that no visible task has.
 fn no_such_task(id: &str) -> Error {
     Refusal::NoSuchTask { id: id.to_owned() }.into()
+}
+
+/// The place in a cursor. `None`: it has none.
+fn parse_place(text: &str) -> Option<tasks::TaskPlace> {
+    let mut parts = text.split('.');
+    let place = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    parts.next().is_none().then_some(place)
 }

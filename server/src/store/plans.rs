@@ -222,6 +222,25 @@ pub fn list(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<PlanRo
     )
 }
 
+/// Like `list`, after the plan with this name and id.
+pub fn list_after(
+    tenant: TenantId,
+    within: Option<&str>,
+    (name, id): (&str, &str),
+    limit: u64,
+) -> Select<PlanRow> {
+    Select::new(
+        select_plans!(
+            "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
+             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) AND (name, id) > ($4, $5) AND ",
+            within!(3),
+            " ORDER BY name, id LIMIT $2"
+        ),
+        vec![tenant.into(), limit.into(), project_param(within), name.into(), id.into()],
+        decode_plan,
+    )
+}
+
 /// The newest version of each plan that was never started in any version, newest first.
 pub fn never_started(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<PlanRow> {
     Select::new(

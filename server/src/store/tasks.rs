@@ -181,6 +181,44 @@ pub fn parents_split_by_plan(tenant: TenantId, plan: &str, limit: u64) -> Select
     )
 }
 
+/// The place of a task in the list: 0 for open ones and 1 for others, its priority, its stream.
+pub type TaskPlace = (i64, i64, u64);
+
+/// The place of a row in the list.
+pub fn place(row: &TaskRow) -> TaskPlace {
+    let is_closed = ["done", "cancelled"].contains(&row.status.as_str());
+    (i64::from(is_closed), row.priority, row.stream.0)
+}
+
+/// Like `list`, after this place.
+pub fn list_after(
+    tenant: TenantId,
+    within: Option<&str>,
+    (closed, priority, stream): TaskPlace,
+    limit: u64,
+) -> Select<TaskRow> {
+    Select::new(
+        select_tasks!(
+            "WHERE tenant = $1 AND parent IS NULL AND \
+             (CASE WHEN status IN ('done', 'cancelled') THEN 1 ELSE 0 END > CAST($4 AS BIGINT) OR \
+             (CASE WHEN status IN ('done', 'cancelled') THEN 1 ELSE 0 END = CAST($4 AS BIGINT) AND \
+             (priority < $5 OR (priority = $5 AND stream < $6)))) AND ",
+            within!(3),
+            " ORDER BY CASE WHEN status IN ('done', 'cancelled') THEN 1 \
+             ELSE 0 END, priority DESC, stream DESC LIMIT $2"
+        ),
+        vec![
+            tenant.into(),
+            limit.into(),
+            project_param(within),
+            closed.into(),
+            priority.into(),
+            stream.into(),
+        ],
+        decode_task,
+    )
+}
+
 /// Tasks without a parent: open ones first, then by priority, then the newest.
 pub fn list(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<TaskRow> {
     Select::new(

@@ -122,6 +122,9 @@ fn without_null(mut schema: Value) -> Value {
         let kept = types.iter().find(|name| *name != "null").cloned();
         schema["type"] = kept.unwrap_or_else(|| json!("string"));
     }
+    if let Some(choices) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        choices.retain(|choice| !choice.is_null());
+    }
     schema
 }
 

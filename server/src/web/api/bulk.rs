@@ -11,6 +11,7 @@ use serde_json::json;
 use super::change::{Change, changed};
 use super::filter::FilterParams;
 use super::operation::Operation;
+use super::params;
 use crate::caller::Right;
 use crate::service::{BULK_EXECUTIONS_MAX, BulkAction, BulkCommand};
 use crate::web::{Problem, WebState};
@@ -32,6 +33,7 @@ pub fn operations() -> Vec<Operation> {
 #[serde(deny_unknown_fields)]
 struct BulkBody {
     /// pause, resume, cancel or retry (the steps that failed and wait for an answer)
+    #[schemars(extend("enum" = BulkAction::ALL.map(BulkAction::as_str)))]
     action: String,
     filter: FilterParams,
     /// Why; it is journaled with each command
@@ -42,6 +44,8 @@ struct BulkBody {
     /// `next_cursor` of the call before
     cursor: Option<String>,
     /// 1 to 500, which it is unless given
+    #[schemars(range(min = 1, max = 500))]
+    #[serde(default, deserialize_with = "params::integer")]
     limit: Option<u64>,
 }
 

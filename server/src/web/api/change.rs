@@ -7,12 +7,13 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::params;
-use crate::caller::{Caller, IdempotencyKey};
+use crate::caller::{Caller, IdempotencyKey, KEY_BYTES_MAX};
 use crate::mcp::http::BODY_BYTES_MAX;
 use crate::web::{Problem, SignedIn};
 
@@ -29,6 +30,11 @@ pub struct Change<T> {
     /// How long to wait for the result; not part of what the key stands for.
     pub wait: Duration,
 }
+
+/// The body of a request that needs none: empty, or an object without fields.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoFields {}
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Change<T> {
     type Rejection = Problem;
@@ -77,14 +83,19 @@ fn take_wait(document: &mut Value) -> Result<Duration, Problem> {
     }
 }
 
-/// The request's key, quoted or bare; None: it has none. Err: it is no text, or there are several.
+/// The request's key, quoted or bare; None: it has none. Err: it is empty, too long or no text, or there are several.
 fn idempotency_key(headers: &HeaderMap, request: &Value) -> Result<Option<IdempotencyKey>, Problem> {
     let mut given = headers.get_all(KEY_HEADER).iter();
     let (first, second) = (given.next(), given.next());
     let Some(first) = first else { return Ok(None) };
     match first.to_str() {
-        Ok(text) if second.is_none() => Ok(Some(IdempotencyKey::new(unquoted(text), request))),
-        Ok(_) | Err(_) => Err(Problem::bad_parameter("Idempotency-Key", "give one key of plain text")),
+        Ok(text) if second.is_none() && (1..=KEY_BYTES_MAX).contains(&unquoted(text).len()) => {
+            Ok(Some(IdempotencyKey::new(unquoted(text), request)))
+        }
+        Ok(_) | Err(_) => {
+            let detail = format!("give one key of 1 to {KEY_BYTES_MAX} plain characters");
+            Err(Problem::bad_parameter("Idempotency-Key", detail))
+        }
     }
 }
 

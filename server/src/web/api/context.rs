@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::change::{Change, changed};
+use super::change::{Change, NoFields, changed};
 use super::operation::Operation;
 use super::page::{ListName, Page, page_limit};
-use super::params::Params;
+use super::params::{self, Params};
 use crate::caller::Right;
 use crate::error::Error;
 use crate::service::{NoteFilter, NoteOwnerRef, NoteSpec, NoteView};
@@ -53,6 +53,7 @@ struct NotesQuery {
     plan: Option<String>,
     execution: Option<String>,
     /// 1 to 500; 50 unless given
+    #[schemars(range(min = 1, max = 500))]
     limit: Option<u64>,
     cursor: Option<String>,
 }
@@ -89,6 +90,7 @@ struct NoteBody {
     execution: Option<String>,
     metadata: Option<Value>,
     /// Seconds after which searches no longer find it
+    #[serde(default, deserialize_with = "params::integer")]
     expires_in_s: Option<u32>,
     /// Every project sees it
     everywhere: Option<bool>,
@@ -143,7 +145,7 @@ async fn remove(
     State(state): State<WebState>,
     Path(key): Path<String>,
     Params(query): Params<OwnerQuery>,
-    Change { caller, .. }: Change<Value>,
+    Change { caller, .. }: Change<NoFields>,
 ) -> Result<Response, Problem> {
     let owner = NoteOwnerRef { task: query.task, plan: query.plan, execution: query.execution };
     let receipt = state.service.notes().delete(&caller, &key, &owner).await?;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::change::{Change, changed};
 use super::executions::continue_and_view;
 use super::operation::Operation;
+use super::params;
 use crate::caller::{Caller, Right};
 use crate::error::Error;
 use crate::service::view::ExecutionView;
@@ -20,7 +21,6 @@ use crate::service::{
     ActionFacts, ActionRecord, AnswerChoice, Decision, FoundExecution, GivenAnswer, RecordResult,
     ReportedStatus,
 };
-use crate::web::problem::RequestFault;
 use crate::web::{Problem, WebState};
 
 pub fn operations() -> Vec<Operation> {
@@ -113,6 +113,7 @@ struct ApprovalBody {
     /// Without it: the plan, or a proposed undo
     step_id: Option<String>,
     /// The `id` of the question in `waiting`: the answer counts for no other
+    #[schemars(regex(pattern = "^[0-9]{1,18}$"))]
     question: Option<String>,
     /// Why; it is journaled
     reason: Option<String>,
@@ -126,8 +127,10 @@ struct DecideBody {
     /// Instead of step_id: several steps, one answer
     step_ids: Option<Vec<String>>,
     /// retry, skip, happened, did-not-happen, compensate or abandon
+    #[schemars(extend("enum" = answer_words()))]
     answer: String,
     /// The `id` of the question in `waiting`: the answer counts for no other
+    #[schemars(regex(pattern = "^[0-9]{1,18}$"))]
     question: Option<String>,
     /// Why; it is journaled
     reason: Option<String>,
@@ -142,6 +145,7 @@ struct DecideBody {
 #[serde(deny_unknown_fields)]
 struct RecordBody {
     /// started, succeeded, failed or compensated; without it: only a remark
+    #[schemars(extend("enum" = params::choices(ReportedStatus::ALL, ReportedStatus::as_str)))]
     status: Option<String>,
     /// What was done, in a sentence
     description: Option<String>,
@@ -154,6 +158,7 @@ struct RecordBody {
     /// What it gave; later steps can refer to it
     output: Option<Value>,
     /// 0 to 1
+    #[schemars(range(min = 0, max = 1))]
     confidence: Option<f64>,
     /// With failed: what went wrong
     error: Option<String>,
@@ -338,6 +343,15 @@ fn parse_question(given: Option<&str>) -> Result<Option<u64>, Problem> {
     given.map(|text| text.parse().map_err(wrong)).transpose()
 }
 
+/// The words of all answers, in both spellings.
+fn answer_words() -> Vec<String> {
+    let words = StepAnswer::ALL.iter().map(|answer| answer.as_str().to_owned());
+    let mut words: Vec<String> = words.flat_map(|word| [word.replace('-', "_"), word]).collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
 /// An answer; MCP's spelling with underscores is taken too.
 fn parse_answer(given: &str) -> Result<StepAnswer, Problem> {
     given.replace('_', "-").parse().map_err(|why: String| Problem::bad_field("/answer", why))
@@ -395,17 +409,7 @@ fn action_record(body: RecordBody) -> Result<ActionRecord, Problem> {
 }
 
 fn parse_reported_status(text: &str) -> Result<ReportedStatus, Problem> {
-    use ReportedStatus::{Compensated, Failed, Started, Succeeded};
-    let known = [Started, Succeeded, Failed, Compensated];
-    let found = known.into_iter().find(|status| status.as_str() == text);
-    let pointer = "/status".to_owned();
-    found.ok_or_else(|| {
-        let detail = format!("`{text}` is not started, succeeded, failed or compensated");
-        Problem {
-            faults: vec![RequestFault { pointer, detail: detail.clone() }],
-            ..Problem::bad_field("/status", detail)
-        }
-    })
+    text.parse().map_err(|why: String| Problem::bad_field("/status", why))
 }
 
 /// The response of a command.

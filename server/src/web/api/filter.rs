@@ -1,5 +1,6 @@
 //! Which executions a request is about, as queries and bodies name them.
 
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -13,6 +14,7 @@ use crate::web::Problem;
 #[serde(deny_unknown_fields)]
 pub struct FilterParams {
     /// running, paused, blocked, compensating, succeeded, failed, cancelled or compensated
+    #[schemars(extend("enum" = params::choices(ExecutionStatus::ALL, ExecutionStatus::as_str)))]
     pub status: Option<String>,
     /// A plan's id or name
     pub plan: Option<String>,
@@ -24,11 +26,14 @@ pub struct FilterParams {
     /// An actor with entries in the execution, as in agent:claude
     pub actor: Option<String>,
     /// Of a step that ended failed or unknown, such as timeout
+    #[schemars(extend("enum" = params::choices(ErrorCategory::ALL, ErrorCategory::as_str)))]
     pub category: Option<String>,
     /// Words that must all occur in the id, the plan's name, the task or what was called
     pub search: Option<String>,
     /// Earliest start: RFC 3339, a date, or an age such as 2h
+    #[schemars(extend("anyOf" = params::time_forms()))]
     pub since: Option<String>,
+    #[schemars(extend("anyOf" = params::time_forms()))]
     pub until: Option<String>,
 }
 

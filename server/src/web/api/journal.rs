@@ -1,5 +1,6 @@
 //! `/journal`: its entries, its head and its verification.
 
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -9,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::change::{Change, changed};
+use super::change::{Change, NoFields, changed};
 use super::operation::Operation;
 use super::page::{ListName, Page, page_limit};
 use super::params::{self, Params};
@@ -29,7 +30,7 @@ pub fn operations() -> Vec<Operation> {
             .gives("JournalHead"),
         Operation::new("POST", "/journal:verify", "verify_journal", post(verify))
             .summary("Verify the whole chain and every payload")
-            .body::<VerifyBody>(json!({}))
+            .body::<NoFields>(json!({}))
             .gives("VerifyReport"),
         Operation::new("GET", "/executions/{id}/journal", "list_execution_entries", get(list_of_execution))
             .summary("The entries of one execution")
@@ -47,14 +48,18 @@ struct EntriesQuery {
     plan: Option<String>,
     task: Option<String>,
     /// Entries of executions that have this status now
+    #[schemars(extend("enum" = params::choices(ExecutionStatus::ALL, ExecutionStatus::as_str)))]
     status: Option<String>,
     /// Such as attempt_ended, or its beginning
     kind: Option<String>,
     /// As in agent:claude
     actor: Option<String>,
+    #[schemars(extend("enum" = params::choices(ErrorCategory::ALL, ErrorCategory::as_str)))]
     category: Option<String>,
     /// RFC 3339, a date, or an age such as 2h
+    #[schemars(extend("anyOf" = params::time_forms()))]
     since: Option<String>,
+    #[schemars(extend("anyOf" = params::time_forms()))]
     until: Option<String>,
     /// Words that must all occur
     search: Option<String>,
@@ -62,14 +67,10 @@ struct EntriesQuery {
     #[serde(default)]
     newest: bool,
     /// 1 to 500; 50 unless given
+    #[schemars(range(min = 1, max = 500))]
     limit: Option<u64>,
     cursor: Option<String>,
 }
-
-/// The body of `POST /journal:verify`, which has no fields.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct VerifyBody {}
 
 async fn list(
     State(state): State<WebState>,
@@ -129,7 +130,7 @@ async fn head(State(state): State<WebState>, _signed_in: SignedIn) -> Result<Jso
 
 async fn verify(
     State(state): State<WebState>,
-    Change { caller, .. }: Change<VerifyBody>,
+    Change { caller, .. }: Change<NoFields>,
 ) -> Result<Response, Problem> {
     Ok(changed(&caller, StatusCode::OK, &state.service.journal().verify().await?))
 }

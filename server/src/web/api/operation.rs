@@ -2,14 +2,18 @@
 //! same list, so that none of them has an operation that the other lacks.
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use crate::caller::Right;
-use crate::web::WebState;
+use crate::caller::{Credential, Right};
+use crate::error::Error;
+use crate::web::{Problem, WebState};
 
 /// An operation of the API.
 #[derive(Debug)]
@@ -123,14 +127,43 @@ impl Operation {
         self.method != "GET"
     }
 
-    /// Adds the operation's route.
+    /// Adds the operation's route, behind the check of its right. The service checks rights too; here the right that
+    /// the document names is checked, before the request is parsed.
     pub fn add_to(self, router: Router<WebState>) -> Router<WebState> {
-        router.route(self.path, self.handler)
+        let right = self.right;
+        let check = move |request: Request, next: Next| require_right(right, request, next);
+        router.route(self.path, self.handler.route_layer(from_fn(check)))
+    }
+}
+
+/// Refuses a request whose credential lacks the right.
+async fn require_right(right: Right, request: Request, next: Next) -> Response {
+    match request.extensions().get::<Credential>() {
+        Some(credential) if credential.role.rights().has(right) => next.run(request).await,
+        Some(_) => Problem::from(Error::Forbidden { needed: right }).into_response(),
+        None => Problem::unauthorized().into_response(),
     }
 }
 
 /// The schema of a type, without references: it becomes a part of the OpenAPI document, whose root it is not.
 fn inline_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    add_maxima(&mut schema);
+    schema
+}
+
+/// Gives unsigned integers the maximum of their type: requests with larger ones are refused.
+fn add_maxima(schema: &mut Value) {
+    if let Value::Object(fields) = schema {
+        let maximum = match fields.get("format").and_then(Value::as_str) {
+            Some("uint64") => Some(u64::MAX),
+            Some("uint32") => Some(u64::from(u32::MAX)),
+            Some(_) | None => None,
+        };
+        if let (Some(maximum), false) = (maximum, fields.contains_key("maximum")) {
+            fields.insert("maximum".to_owned(), maximum.into());
+        }
+        fields.values_mut().for_each(add_maxima);
+    }
 }

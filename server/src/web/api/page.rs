@@ -43,6 +43,20 @@ impl<T> Page<T> {
         Json(Self { items, next_cursor })
     }
 
+    /// Like `cut`, of a list that is ordered by a text.
+    pub fn cut_by_text(
+        mut items: Vec<T>,
+        limit: u64,
+        list: &ListName,
+        key: impl Fn(&T) -> String,
+    ) -> Json<Self> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        let next_cursor = items.last().filter(|_| has_more).map(|last| list.text_cursor(&key(last)));
+        Json(Self { items, next_cursor })
+    }
+
     /// A page whose next one begins at this position; None: it is the last.
     pub fn before(items: Vec<T>, next: Option<u64>, list: &ListName) -> Json<Self> {
         Json(Self { items, next_cursor: next.map(|position| list.cursor(position)) })
@@ -65,6 +79,20 @@ impl ListName {
         format!("{position}.{}", self.0)
     }
 
+    /// A cursor after a text, which is written in hexadecimal: it can have any character.
+    pub fn text_cursor(&self, text: &str) -> String {
+        let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!("{digits}.{}", self.0)
+    }
+
+    /// The text in a cursor of this list; None: no cursor was given. Err: it is of another list.
+    pub fn text(&self, cursor: Option<&str>) -> Result<Option<String>, Problem> {
+        let Some(cursor) = cursor else { return Ok(None) };
+        let own = cursor.split_once('.').filter(|(_, of)| *of == self.0);
+        let text = own.and_then(|(digits, _)| decode_hexadecimal(digits));
+        Ok(Some(text.ok_or(Error::ForeignCursor)?))
+    }
+
     /// The position in a cursor of this list; None: no cursor was given. Err: it is of another list.
     pub fn position(&self, cursor: Option<&str>) -> Result<Option<u64>, Problem> {
         let Some(cursor) = cursor else { return Ok(None) };
@@ -74,6 +102,13 @@ impl ListName {
             Some(_) | None => Err(Error::ForeignCursor.into()),
         }
     }
+}
+
+/// The text that hexadecimal digits write. None: they write none.
+fn decode_hexadecimal(digits: &str) -> Option<String> {
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()
 }
 
 /// The number of items on a page. Err: the given one is out of range.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use jiff::tz::TimeZone;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Number, Value, json};
 
 use crate::error::Error;
 use crate::service::{DayEdge, parse_time};
@@ -14,6 +16,8 @@ use crate::web::Problem;
 
 /// Longest `wait_s`, in seconds: clients and proxies give up on silent requests.
 const WAIT_S_MAX: f64 = 300.0;
+/// Up to this number a JSON number with a fraction of zero is exact.
+const WHOLE_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// The query of a request.
 #[derive(Debug)]
@@ -29,6 +33,28 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         }
     }
 }
+
+/// Reads an integer of a body: `1.0` is one too, as JSON Schema has it.
+pub fn integer<'de, D: Deserializer<'de>, T: TryFrom<i64>>(given: D) -> Result<Option<T>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(given)? else { return Ok(None) };
+    let is_whole = |number: &f64| number.fract() == 0.0 && number.abs() <= WHOLE_MAX;
+    let whole = number.as_i64().or_else(|| number.as_f64().filter(is_whole).map(|number| number as i64));
+    let integer = whole.and_then(|whole| T::try_from(whole).ok());
+    integer.map(Some).ok_or_else(|| D::Error::custom(format!("`{number}` is no integer that fits here")))
+}
+
+/// The words that a parameter can be, for its schema. Null stands for a field that is not given.
+pub fn choices<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str) -> Vec<Option<&'static str>> {
+    all.iter().map(|one| Some(word(*one))).chain([None]).collect()
+}
+
+/// The forms of a point in time, for a schema.
+pub fn time_forms() -> Value {
+    json!([{ "format": "date-time" }, { "format": "date" }, { "pattern": "^[0-9]{1,4}(ms|s|m|h|d)$" }])
+}
+
+/// The form of a duration, for a schema.
+pub const DURATION_PATTERN: &str = "^[0-9]{1,4}(ms|s|m|h)$";
 
 /// A parameter that is one of a closed set of words: an unknown word would silently match nothing.
 pub fn word<T: FromStr<Err = String>>(

@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::change::{Change, changed};
+use super::change::{Change, NoFields, changed};
 use super::drawings::draw_graph;
 use super::operation::Operation;
-use super::page::Page;
+use super::page::{ListName, Page, page_limit};
 use super::params::{self, Params};
 use crate::caller::Right;
 use crate::drawing::PlanGraph;
@@ -84,6 +84,10 @@ struct PlansQuery {
     task: Option<String>,
     /// Words that must all occur in the name, the description, the type or the task
     search: Option<String>,
+    /// 1 to 500; 50 unless given
+    #[schemars(range(min = 1, max = 500))]
+    limit: Option<u64>,
+    cursor: Option<String>,
 }
 
 /// The query of `GET /plans/{id}`.
@@ -128,7 +132,12 @@ async fn list(
     Params(query): Params<PlansQuery>,
 ) -> Result<Json<Page<PlanView>>, Problem> {
     let filter = PlanFilter { kind: query.r#type, task: query.task, words: params::words(query.search) };
-    Ok(Page::whole(state.service.plans().find(&filter).await?))
+    let limit = page_limit(query.limit)?;
+    let name = ListName::new("plans", &filter);
+    let after = name.text(query.cursor.as_deref())?.unwrap_or_default();
+    let after = after.split_once('\n').unwrap_or_default();
+    let plans = state.service.plans().find_page(&filter, after, limit as usize + 1).await?;
+    Ok(Page::cut_by_text(plans, limit, &name, |plan| format!("{}\n{}", plan.name, plan.id)))
 }
 
 async fn save(
@@ -141,11 +150,8 @@ async fn save(
 
 async fn check(
     State(state): State<WebState>,
-    Change { caller, body, .. }: Change<PlanBody>,
+    Change { body, .. }: Change<PlanBody>,
 ) -> Result<Json<PlanCheck>, Problem> {
-    if !caller.rights.has(Right::Run) {
-        return Err(Error::Forbidden { needed: Right::Run }.into());
-    }
     Ok(Json(state.service.plans().check(&plan_text(&body.plan)?, body.offline).await.check))
 }
 
@@ -183,7 +189,7 @@ async fn draw(
 async fn remove(
     State(state): State<WebState>,
     Path(id): Path<String>,
-    Change { caller, .. }: Change<Value>,
+    Change { caller, .. }: Change<NoFields>,
 ) -> Result<Response, Problem> {
     let deleted = state.service.plans().delete(&caller, &id).await?;
     Ok(changed(&caller, StatusCode::OK, &deleted))

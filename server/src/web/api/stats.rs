@@ -25,7 +25,9 @@ pub fn operations() -> Vec<Operation> {
 #[serde(deny_unknown_fields)]
 struct StatsRangeQuery {
     /// RFC 3339, a date, or an age such as 30d
+    #[schemars(extend("anyOf" = params::time_forms()))]
     since: Option<String>,
+    #[schemars(extend("anyOf" = params::time_forms()))]
     until: Option<String>,
     /// A plan's id or name
     plan: Option<String>,

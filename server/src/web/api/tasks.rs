@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::change::{Change, changed};
 use super::operation::Operation;
-use super::page::Page;
-use super::params::Params;
+use super::page::{ListName, Page, page_limit};
+use super::params::{self, Params};
 use crate::caller::Right;
 use crate::service::{TaskHistory, TaskSpec, TaskStatus, TaskView};
 use crate::web::{Problem, SignedIn, WebState};
@@ -46,7 +46,12 @@ pub fn operations() -> Vec<Operation> {
 #[serde(deny_unknown_fields)]
 struct TasksQuery {
     /// open, in_progress, blocked, done or cancelled
+    #[schemars(extend("enum" = params::choices(TaskStatus::ALL, TaskStatus::as_str)))]
     status: Option<String>,
+    /// 1 to 500; 50 unless given
+    #[schemars(range(min = 1, max = 500))]
+    limit: Option<u64>,
+    cursor: Option<String>,
 }
 
 /// The body of `POST /tasks`.
@@ -56,10 +61,13 @@ struct TaskBody {
     /// Its id elsewhere
     id: String,
     title: Option<String>,
+    #[schemars(extend("enum" = params::choices(TaskStatus::ALL, TaskStatus::as_str)))]
     status: Option<String>,
     /// The higher, the more urgent
+    #[serde(default, deserialize_with = "params::integer")]
     priority: Option<i64>,
     /// Such as 4h
+    #[schemars(regex(pattern = params::DURATION_PATTERN))]
     estimate: Option<String>,
     parent: Option<String>,
     r#type: Option<String>,
@@ -74,8 +82,11 @@ struct TaskBody {
 struct TaskChangeBody {
     title: Option<String>,
     /// open, in_progress, blocked, done or cancelled
+    #[schemars(extend("enum" = params::choices(TaskStatus::ALL, TaskStatus::as_str)))]
     status: Option<String>,
+    #[serde(default, deserialize_with = "params::integer")]
     priority: Option<i64>,
+    #[schemars(regex(pattern = params::DURATION_PATTERN))]
     estimate: Option<String>,
     parent: Option<String>,
     r#type: Option<String>,
@@ -90,7 +101,11 @@ async fn list(
 ) -> Result<Json<Page<TaskView>>, Problem> {
     let wrong = |why: String| Problem::bad_parameter("status", why);
     let status = query.status.map(|text| parse_status(&text)).transpose().map_err(wrong)?;
-    Ok(Page::whole(state.service.tasks().list(status).await?))
+    let limit = page_limit(query.limit)?;
+    let name = ListName::new("tasks", &status);
+    let after = name.text(query.cursor.as_deref())?;
+    let (tasks, next) = state.service.tasks().list_page(status, after.as_deref(), limit as usize).await?;
+    Ok(Page::continued(tasks, next.map(|next| name.text_cursor(&next))))
 }
 
 async fn add(

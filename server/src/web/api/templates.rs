@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::change::{Change, changed};
+use super::change::{Change, NoFields, changed};
 use super::operation::Operation;
 use super::page::Page;
 use crate::caller::Right;
@@ -80,7 +80,7 @@ async fn instantiate(
 async fn remove(
     State(state): State<WebState>,
     Path(name): Path<String>,
-    Change { caller, .. }: Change<Value>,
+    Change { caller, .. }: Change<NoFields>,
 ) -> Result<Response, Problem> {
     Ok(changed(&caller, StatusCode::OK, &state.service.templates().delete(&caller, &name).await?))
 }

@@ -11,9 +11,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::change::{Change, changed};
+use super::change::{Change, NoFields, changed};
 use super::operation::Operation;
 use super::page::Page;
+use super::params;
 use crate::caller::{Right, Role};
 use crate::service::{LoginSessionView, TOKEN_LIFETIME, TokenSpec, TokenView};
 use crate::web::{Problem, SignedIn, WebState};
@@ -32,7 +33,7 @@ pub fn operations() -> Vec<Operation> {
         Operation::new("POST", "/tokens/{id}/rotate", "rotate_token", post(rotate_token))
             .summary("Replace a token by a new one of the same name and role; the old one is good for 24 hours more")
             .right(Right::Admin)
-            .body::<RotateBody>(json!({}))
+            .body::<NoFields>(json!({}))
             .creates("NewToken"),
         Operation::new("DELETE", "/tokens/{id}", "revoke_token", delete(revoke_token))
             .summary("Revoke a token at once, by id or name")
@@ -53,20 +54,18 @@ pub fn operations() -> Vec<Operation> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateTokenBody {
+    #[schemars(length(min = 1, max = 60))]
     name: String,
     /// viewer, agent, operator, approver or admin.
+    #[schemars(extend("enum" = Role::ALL.map(Role::as_str)))]
     role: String,
     /// For a person instead of an agent or a program.
     #[serde(default)]
     person: bool,
     /// Seconds until it expires; 90 days unless given.
+    #[serde(default, deserialize_with = "params::integer")]
     expires_in_s: Option<u64>,
 }
-
-/// The body of `POST /tokens/{id}/rotate`, which has no fields.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RotateBody {}
 
 async fn list_tokens(
     State(state): State<WebState>,
@@ -89,7 +88,7 @@ async fn create_token(
 async fn rotate_token(
     State(state): State<WebState>,
     Path(id): Path<String>,
-    Change { caller, .. }: Change<RotateBody>,
+    Change { caller, .. }: Change<NoFields>,
 ) -> Result<Response, Problem> {
     let created = state.service.access().rotate_token(&caller, &id).await?;
     Ok(changed(&caller, StatusCode::CREATED, &created))
@@ -97,10 +96,10 @@ async fn rotate_token(
 
 async fn revoke_token(
     State(state): State<WebState>,
-    signed_in: SignedIn,
     Path(id): Path<String>,
+    Change { caller, .. }: Change<NoFields>,
 ) -> Result<Json<TokenView>, Problem> {
-    Ok(Json(state.service.access().revoke_token(&signed_in.caller, &id).await?))
+    Ok(Json(state.service.access().revoke_token(&caller, &id).await?))
 }
 
 async fn list_sessions(
@@ -112,9 +111,9 @@ async fn list_sessions(
 
 async fn end_session(
     State(state): State<WebState>,
-    signed_in: SignedIn,
     Path(id): Path<String>,
+    Change { caller, .. }: Change<NoFields>,
 ) -> Result<StatusCode, Problem> {
-    state.service.access().end_session(&signed_in.caller, &id).await?;
+    state.service.access().end_session(&caller, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

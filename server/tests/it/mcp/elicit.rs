@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::agent::Agent;
+use super::serve_process::ServeProcess;
 use super::{work_plan, write_step};
 use crate::cli::Sandbox;
 
@@ -22,6 +23,23 @@ pub fn journal_entries(sandbox: &Sandbox, kind: &str) -> Vec<Value> {
     let ran = sandbox.run(&["journal", "--json"]);
     let all = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     all.filter(|entry| entry["kind"].as_str().unwrap().starts_with(kind)).collect()
+}
+
+#[test]
+fn agent_is_given_the_page_on_which_its_user_answers() {
+    let sandbox = Sandbox::new();
+    let server = ServeProcess::start(&sandbox);
+    let mut agent = Agent::new(&sandbox);
+    let step =
+        json!({ "id": "publish", "tool": "files/list_files", "arguments": {}, "approval": "required" });
+    let blocked = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[step]), "wait_s": 60 }));
+    let id = blocked.id().to_owned();
+    let page = format!("http://{}/executions/{id}#q-{}-publish", server.address, &id[..8]);
+    assert_eq!(blocked.content["waiting"][0]["page"], page, "{}", blocked.text);
+    assert!(blocked.text_after("Next: ").contains(&page), "{}", blocked.text);
+    let approve = json!({ "execution_id": id, "action": "approve", "step_id": "publish" });
+    let refused = agent.call_refused("control", approve);
+    assert!(refused.text.contains("needs_a_person") && refused.text.contains(&page), "{}", refused.text);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The API: a story from a plan to its undo, lists, problems and idempotency keys.
 
+use std::io::{Read, Write};
+
 use serde_json::{Value, json};
 
 use super::server::{WebReply, WebServer};
@@ -174,6 +176,59 @@ fn problems_name_the_code_the_cure_and_the_place() {
     let method = server.send("PUT", "/api/v1/plans", &json_type, "{}");
     assert_eq!(expect(405, &method)["code"], "method_not_allowed");
     assert!(method.header("allow").contains("POST"), "{method:?}");
+    let mut long = server.process.connect();
+    let host = &server.process.address;
+    let head = format!(
+        "POST /api/v1/plans HTTP/1.1\r\nHost: {host}\r\nAuthorization: {token}\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\nConnection: close\r\n\r\n"
+    );
+    long.write_all(head.as_bytes()).unwrap();
+    let mut reply = String::new();
+    long.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 413 ") && reply.contains("\"code\":\"too_large\""), "{reply}");
+    assert!(reply.contains("content-type: application/problem+json"), "{reply}");
+}
+
+#[test]
+fn beginning_of_an_id_names_nothing_over_the_api() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let id = start(&server)["id"].as_str().unwrap().to_owned();
+    let short = &id[..8];
+    assert_eq!(sandbox.json(&["show", short])["id"], id.as_str(), "the command line takes it");
+    assert_eq!(expect(404, &server.get(&format!("/api/v1/executions/{short}")))["code"], "no_such_execution");
+    let cancel = server.post(&format!("/api/v1/executions/{short}/cancel"), &json!({}));
+    assert_eq!(expect(404, &cancel)["code"], "no_such_execution");
+    let plan = expect(200, &server.get("/api/v1/plans/careful"))["id"].as_str().unwrap().to_owned();
+    expect(200, &server.get(&format!("/api/v1/plans/{plan}")));
+    expect(404, &server.get(&format!("/api/v1/plans/{}", &plan[..8])));
+    let token =
+        expect(201, &server.post("/api/v1/tokens", &json!({ "name": "x", "role": "viewer" })))["id"].clone();
+    let revoke =
+        |id: &str| server.send_json_as(&server.token, "DELETE", &format!("/api/v1/tokens/{id}"), &json!({}));
+    let token = token.as_str().unwrap();
+    assert_eq!(expect(404, &revoke(&token[..8]))["code"], "no_such_token");
+    expect(200, &revoke(token));
+}
+
+#[test]
+fn key_that_is_empty_or_too_long_is_refused_by_every_change() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let bearer = format!("Bearer {}", server.token);
+    let long = "k".repeat(201);
+    for key in ["", "\"\"", long.as_str()] {
+        let headers = [
+            ("Authorization", bearer.as_str()),
+            ("Content-Type", "application/json"),
+            ("Idempotency-Key", key),
+        ];
+        for (method, path) in
+            [("POST", "/journal:verify"), ("DELETE", "/tokens/none"), ("POST", "/executions")]
+        {
+            let refused = server.send(method, &format!("/api/v1{path}"), &headers, "{}");
+            assert_eq!(expect(400, &refused)["errors"][0]["pointer"], "Idempotency-Key", "{method} {path}");
+        }
+    }
 }
 
 #[test]
@@ -185,7 +240,8 @@ fn notes_tasks_plans_and_tools_are_kept_over_the_api() {
     let found = expect(200, &server.get("/api/v1/context?search=ours"));
     assert_eq!(found["items"][0]["key"], "port", "{found}");
     assert_eq!(expect(200, &server.get("/api/v1/context/port"))["value"], "4700 is ours");
-    expect(201, &server.post("/api/v1/tasks", &json!({ "id": "T-1", "title": "Ship", "estimate": "4h" })));
+    let task = json!({ "id": "T-1", "title": "Ship", "estimate": "4h", "priority": 2.0 });
+    assert_eq!(expect(201, &server.post("/api/v1/tasks", &task))["priority"], 2, "2.0 is an integer");
     let done = server.send_json_as(&server.token, "PATCH", "/api/v1/tasks/T-1", &json!({ "status": "done" }));
     assert_eq!(expect(200, &done)["status"], "done");
     assert_eq!(expect(200, &server.get("/api/v1/tasks/T-1"))["task"]["title"], "Ship");
@@ -294,4 +350,74 @@ fn long_step_is_read_in_ranges() {
     assert_eq!(read("bytes=0-99", "\"another\"").status, 200, "the document has changed: it is sent whole");
     let behind = read("bytes=9999999-", tag);
     assert_eq!(expect(416, &behind)["code"], "range_not_satisfiable");
+}
+
+#[test]
+fn saved_plans_are_listed_in_pages() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    for name in ["e", "b", "d", "a", "c"] {
+        let plan = json!({ "name": name, "type": "odd", "steps": [{ "id": "x", "action": "look" }] });
+        expect(201, &server.post("/api/v1/plans", &json!({ "plan": plan })));
+    }
+    let (mut seen, mut cursor) = (String::new(), String::new());
+    loop {
+        let page = expect(200, &server.get(&format!("/api/v1/plans?type=odd&limit=2{cursor}")));
+        seen.extend(page["items"].as_array().unwrap().iter().map(|plan| plan["name"].as_str().unwrap()));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(seen, "abcde");
+    assert_eq!(
+        expect(400, &server.get(&format!("/api/v1/plans?{}", &cursor[1..])))["code"],
+        "foreign_cursor"
+    );
+}
+
+#[test]
+fn tasks_are_listed_in_pages() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    for (id, priority, status) in
+        [("a", 1, "open"), ("b", 3, "open"), ("c", 9, "done"), ("d", 3, "blocked"), ("e", 0, "done")]
+    {
+        let task = json!({ "id": id, "priority": priority, "status": status });
+        expect(201, &server.post("/api/v1/tasks", &task));
+    }
+    let (mut seen, mut cursor) = (String::new(), String::new());
+    loop {
+        let page = expect(200, &server.get(&format!("/api/v1/tasks?limit=2{cursor}")));
+        seen.extend(page["items"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap()));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(seen, "dbace", "open ones first, then by priority, then the newest");
+    let done = expect(200, &server.get("/api/v1/tasks?status=done&limit=1"));
+    assert_eq!(done["items"][0]["id"], "c", "{done}");
+    let rest = done["next_cursor"].as_str().unwrap();
+    let last = expect(200, &server.get(&format!("/api/v1/tasks?status=done&limit=1&cursor={rest}")));
+    assert_eq!((&last["items"][0]["id"], &last["next_cursor"]), (&json!("e"), &Value::Null));
+    assert_eq!(expect(400, &server.get(&format!("/api/v1/tasks?cursor={rest}")))["code"], "foreign_cursor");
+}
+
+#[test]
+fn long_poll_answers_at_the_next_entry() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let plan = json!({ "name": "held", "steps": [{ "id": "a", "tool": "command/hold" }] });
+    let view = expect(201, &server.post("/api/v1/executions", &json!({ "plan": plan })));
+    let path = format!("/api/v1/executions/{}", view["id"].as_str().unwrap());
+    let follower = sandbox.follow_journal();
+    follower.wait_for("attempt_started", Some("a"));
+    let running = expect(200, &server.get(&format!("{path}?wait_s=0.1")));
+    assert_eq!(running["status"], "running", "the time is up: it is shown as it is");
+    let since = running["position"].as_u64().unwrap();
+    let polled = std::thread::scope(|scope| {
+        let poll = scope.spawn(|| expect(200, &server.get(&format!("{path}?since={since}&wait_s=60"))));
+        sandbox.release();
+        poll.join().unwrap()
+    });
+    assert!(polled["position"].as_u64().unwrap() > since, "{polled}");
+    let ended = expect(200, &server.get(&format!("{path}?wait_s=60")));
+    assert_eq!(ended["status"], "succeeded", "{ended}");
 }

@@ -61,6 +61,36 @@ fn every_operation_is_described_with_its_responses() {
     }
 }
 
+/// Reads about an execution and everything else, each with the schema that its answer has.
+fn reads(path: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("ExecutionPage", "/api/v1/executions".to_owned()),
+        ("Execution", path.to_owned()),
+        ("StepPage", format!("{path}/steps")),
+        ("StepDetail", format!("{path}/steps/a")),
+        ("EntryPage", format!("{path}/journal")),
+        ("Timeline", format!("{path}/timeline")),
+        ("PlanDiff", "/api/v1/plans/p/diff?from=1".to_owned()),
+        ("QuestionPage", "/api/v1/questions".to_owned()),
+        ("PlanPage", "/api/v1/plans".to_owned()),
+        ("PlanDetail", "/api/v1/plans/p".to_owned()),
+        ("EntryPage", "/api/v1/journal?newest=true".to_owned()),
+        ("JournalHead", "/api/v1/journal/head".to_owned()),
+        ("TaskPage", "/api/v1/tasks".to_owned()),
+        ("TaskHistory", "/api/v1/tasks/T-1".to_owned()),
+        ("NotePage", "/api/v1/context".to_owned()),
+        ("Note", "/api/v1/context/k?history=true".to_owned()),
+        ("TemplatePage", "/api/v1/templates".to_owned()),
+        ("ToolPage", "/api/v1/tools".to_owned()),
+        ("ToolDetail", "/api/v1/tools/files/write_file".to_owned()),
+        ("ServerPage", "/api/v1/servers".to_owned()),
+        ("Stats", "/api/v1/stats".to_owned()),
+        ("Whoami", "/api/v1/whoami".to_owned()),
+        ("TokenPage", "/api/v1/tokens".to_owned()),
+        ("SessionPage", "/api/v1/sessions".to_owned()),
+    ]
+}
+
 #[test]
 fn answers_fit_their_schemas() {
     let sandbox = Sandbox::new();
@@ -79,31 +109,7 @@ fn answers_fit_their_schemas() {
     let path = format!("/api/v1/executions/{}", view["id"].as_str().unwrap());
     server.send_json_as(&server.token, "PUT", "/api/v1/context/k", &json!({ "value": 1 }));
     server.post("/api/v1/tasks", &json!({ "id": "T-1", "title": "One" }));
-    let reads = [
-        ("ExecutionPage", "/api/v1/executions".to_owned()),
-        ("Execution", path.clone()),
-        ("StepPage", format!("{path}/steps")),
-        ("StepDetail", format!("{path}/steps/a")),
-        ("EntryPage", format!("{path}/journal")),
-        ("QuestionPage", "/api/v1/questions".to_owned()),
-        ("PlanPage", "/api/v1/plans".to_owned()),
-        ("PlanDetail", "/api/v1/plans/p".to_owned()),
-        ("EntryPage", "/api/v1/journal?newest=true".to_owned()),
-        ("JournalHead", "/api/v1/journal/head".to_owned()),
-        ("TaskPage", "/api/v1/tasks".to_owned()),
-        ("TaskHistory", "/api/v1/tasks/T-1".to_owned()),
-        ("NotePage", "/api/v1/context".to_owned()),
-        ("Note", "/api/v1/context/k?history=true".to_owned()),
-        ("TemplatePage", "/api/v1/templates".to_owned()),
-        ("ToolPage", "/api/v1/tools".to_owned()),
-        ("ToolDetail", "/api/v1/tools/files/write_file".to_owned()),
-        ("ServerPage", "/api/v1/servers".to_owned()),
-        ("Stats", "/api/v1/stats".to_owned()),
-        ("Whoami", "/api/v1/whoami".to_owned()),
-        ("TokenPage", "/api/v1/tokens".to_owned()),
-        ("SessionPage", "/api/v1/sessions".to_owned()),
-    ];
-    for (schema, path) in reads {
+    for (schema, path) in reads(&path) {
         let reply = server.get(&path);
         assert_eq!(reply.status, 200, "{path}: {reply:?}");
         check(&document, schema, &reply.json());
@@ -115,6 +121,12 @@ fn answers_fit_their_schemas() {
             json!({ "step_id": "b", "answer": "skip", "wait_s": 30 }),
         ),
         ("Brief", format!("{path}/undo"), json!({ "dry_run": true })),
+        ("BulkResult", "/api/v1/executions:bulk".to_owned(), json!({ "action": "pause", "filter": {} })),
+        (
+            "BulkResult",
+            "/api/v1/executions:bulk".to_owned(),
+            json!({ "action": "resume", "filter": {}, "dry_run": true }),
+        ),
         ("Execution", format!("{path}/undo"), json!({ "wait_s": 30 })),
         ("SavedPlan", "/api/v1/plans".to_owned(), json!({ "plan": plan })),
         ("PlanCheck", "/api/v1/plans:check".to_owned(), json!({ "plan": "name: p" })),

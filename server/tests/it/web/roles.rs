@@ -7,6 +7,95 @@ use crate::cli::Sandbox;
 
 const SECRETIVE: &str = "the-argument-itself";
 
+/// The rights of each role.
+const ROLES: [(&str, &[&str]); 5] = [
+    ("viewer", &["read"]),
+    ("agent", &["read", "run", "payloads"]),
+    ("operator", &["read", "run", "payloads", "operate"]),
+    ("approver", &["read", "payloads", "approve"]),
+    ("admin", &["read", "run", "payloads", "operate", "approve", "admin"]),
+];
+
+/// The right that each operation needs.
+const NEEDED: [(&str, &[&str]); 6] = [
+    (
+        "read",
+        &[
+            "search_notes",
+            "get_note",
+            "draw_execution",
+            "get_timeline",
+            "stream_events",
+            "list_executions",
+            "get_execution",
+            "list_steps",
+            "get_step",
+            "list_entries",
+            "get_journal_head",
+            "verify_journal",
+            "list_execution_entries",
+            "list_plans",
+            "get_plan",
+            "compare_plan_versions",
+            "draw_plan",
+            "get_stats",
+            "list_tasks",
+            "get_task",
+            "list_templates",
+            "get_template",
+            "list_tools",
+            "get_tool",
+            "list_servers",
+            "whoami",
+        ],
+    ),
+    ("payloads", &["export_execution", "list_questions"]),
+    (
+        "run",
+        &[
+            "set_note",
+            "delete_note",
+            "record_step",
+            "record_decision",
+            "record_action",
+            "start_execution",
+            "rerun_execution",
+            "save_plan",
+            "check_plan",
+            "delete_plan",
+            "add_task",
+            "change_task",
+            "use_template",
+            "delete_template",
+        ],
+    ),
+    (
+        "operate",
+        &[
+            "command_executions",
+            "pause_execution",
+            "resume_execution",
+            "cancel_execution",
+            "undo_execution",
+            "decide",
+        ],
+    ),
+    ("approve", &["approve", "reject"]),
+    (
+        "admin",
+        // Everybody may end an own session; this one is another's.
+        &[
+            "list_tokens",
+            "create_token",
+            "rotate_token",
+            "revoke_token",
+            "list_sessions",
+            "end_session",
+            "accept_tool",
+        ],
+    ),
+];
+
 /// An execution that waits for the approval of a step with `SECRETIVE` among its arguments; its path.
 fn waiting_execution(server: &WebServer) -> String {
     let step = json!({
@@ -30,7 +119,7 @@ fn role_without_a_right_is_refused() {
         (format!("{path}/resume"), json!({}), "operate"),
         (format!("{path}/decide"), json!({ "step_id": "a", "answer": "skip" }), "operate"),
         (format!("{path}/undo"), json!({}), "operate"),
-        (format!("{path}/decisions"), json!({ "decision": "Stop.", "reason": "enough" }), "operate"),
+        (format!("{path}/decisions"), json!({ "decision": "Stop.", "reason": "enough" }), "run operate"),
         ("/api/v1/tokens".to_owned(), json!({ "name": "x", "role": "admin" }), "admin"),
         ("/api/v1/tools/files/write_file/accept".to_owned(), json!({}), "admin"),
         (format!("{path}/approve"), json!({ "step_id": "a" }), "approve"),
@@ -45,14 +134,13 @@ fn role_without_a_right_is_refused() {
         let token = new_token(&sandbox, role, role);
         assert_eq!(server.get_as(&token, &path).status, 200, "{role} reads");
         for (request, body, right) in &requests {
-            if rights.split(' ').any(|own| own == *right) {
-                continue;
-            }
+            let missing = right.split(' ').find(|right| rights.split(' ').all(|own| own != *right));
+            let Some(missing) = missing else { continue };
             let refused = server.post_as(&token, request, body);
             assert_eq!(refused.status, 403, "{role} {request}: {refused:?}");
             assert_eq!(refused.json()["code"], "forbidden");
             assert!(
-                refused.json()["detail"].as_str().unwrap().contains(&format!("`{right}`")),
+                refused.json()["detail"].as_str().unwrap().contains(&format!("`{missing}`")),
                 "{refused:?}"
             );
         }
@@ -62,6 +150,65 @@ fn role_without_a_right_is_refused() {
     let approver = new_token(&sandbox, "approver", "ada");
     let yes = server.post_as(&approver, &format!("{path}/approve"), &json!({ "step_id": "a", "wait_s": 30 }));
     assert_eq!(yes.json()["status"], "succeeded", "{yes:?}");
+}
+
+/// The right that an operation needs.
+fn needed_right(operation: &str) -> &'static str {
+    let found = NEEDED.iter().find(|(_, operations)| operations.contains(&operation));
+    found.unwrap_or_else(|| panic!("`{operation}` has no entry in the table of rights")).0
+}
+
+/// A request to an operation of the document, about things that are not there: its path and its body.
+fn request_to(path: &str, operation: &Value) -> (String, String) {
+    let parts = path.split('/').map(|part| if part.starts_with('{') { "none" } else { part });
+    let path = parts.collect::<Vec<_>>().join("/");
+    let body = &operation["requestBody"]["content"]["application/json"]["example"];
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    // A position that is none, so that the stream does not begin.
+    let query = if operation["operationId"] == "stream_events" { "?after=none" } else { "" };
+    (format!("/api/v1{path}{query}"), body)
+}
+
+#[test]
+fn every_operation_answers_each_role_as_the_table_says() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let tokens = ROLES.map(|(role, rights)| (role, rights, new_token(&sandbox, role, role)));
+    let document = server.get("/openapi.json").json();
+    let mut count = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            count += 1;
+            let needed = needed_right(operation["operationId"].as_str().unwrap());
+            let (path, body) = request_to(path, operation);
+            let send = |authorization: &str| {
+                let headers = [("Authorization", authorization), ("Content-Type", "application/json")];
+                server.send(
+                    &method.to_uppercase(),
+                    &path,
+                    &headers[usize::from(authorization.is_empty())..],
+                    &body,
+                )
+            };
+            let unknown = send("");
+            assert_eq!(
+                (unknown.status, unknown.header("www-authenticate")),
+                (401, "Bearer"),
+                "{method} {path}"
+            );
+            assert_eq!(unknown.json()["code"], "unauthorized");
+            for (role, rights, token) in &tokens {
+                let reply = send(&format!("Bearer {token}"));
+                let refused = [401, 403].contains(&reply.status);
+                assert_eq!(refused, !rights.contains(&needed), "{role} {method} {path}: {reply:?}");
+                if refused {
+                    let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+                    assert!(detail.contains(&format!("`{needed}`")), "{role} {method} {path}: {detail}");
+                }
+            }
+        }
+    }
+    assert_eq!(count, NEEDED.iter().map(|(_, operations)| operations.len()).sum::<usize>());
 }
 
 #[test]
