@@ -1,5 +1,6 @@
 //! MCP clients that the server is tested with: the protocol's conformance suite and Inspector under a Node
-//! version that they accept, Claude Code, and the Python clients. All are installed under the target folder.
+//! version that they accept, Claude Code, and the Python clients; and what the HTTP API is tested with: Schemathesis and
+//! Redocly. All are installed under the target folder.
 
 use std::path::PathBuf;
 
@@ -9,11 +10,16 @@ use crate::machine::{install_environment, is_installed, npm_install};
 use crate::stage::{self, report_skipped};
 
 const NODE: &str = "22.23.3";
-const PACKAGES: [&str; 2] =
-    ["@modelcontextprotocol/conformance@0.2.0-alpha.12", "@modelcontextprotocol/inspector@2.12.0"];
+const PACKAGES: [&str; 3] = [
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "@modelcontextprotocol/inspector@2.12.0",
+    "@redocly/cli@2.77.0",
+];
 /// Not every registry has it; its test reports that and passes where it is missing.
 const CLAUDE: &str = "@anthropic-ai/claude-code@2.1.197";
 const PYTHON: [&str; 2] = ["mcp==2.3.0", "fastmcp==4.1.2"];
+/// Calls every operation of the HTTP API. In an environment of its own: its libraries are others' too.
+const SCHEMATHESIS: [&str; 1] = ["schemathesis==4.32.5"];
 
 /// Installs the missing clients and returns their folder.
 pub fn prepare() -> Result<PathBuf> {
@@ -32,5 +38,6 @@ pub fn prepare() -> Result<PathBuf> {
         report_skipped("claude", "its package could not be installed");
     }
     install_environment(&folder.join("python"), &PYTHON)?;
+    install_environment(&folder.join("schemathesis"), &SCHEMATHESIS)?;
     Ok(folder)
 }

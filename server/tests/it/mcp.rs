@@ -8,7 +8,7 @@ mod arguments;
 mod boundary;
 mod claims;
 mod clients;
-mod conformance;
+pub mod conformance;
 mod conformance_server;
 mod crowd;
 mod discovery;

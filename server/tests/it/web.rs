@@ -2,6 +2,7 @@
 
 mod api;
 mod bulk;
+mod contract;
 mod credentials;
 mod events;
 mod foreign_pages;
