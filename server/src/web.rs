@@ -4,7 +4,7 @@
 //!
 //! A request passes these layers, outermost first:
 //!
-//!   security headers → problems become JSON or a page → Host, Origin, body → credential → route
+//!   compression → security headers → problems become JSON or a page → Host, Origin, body → credential → route
 //!
 //! Handlers take `State<WebState>` and, for the caller and its rights, `SignedIn`; they return
 //! `Result<_, Problem>`, and `?` turns any `Error` into a `Problem`.
@@ -12,6 +12,7 @@
 mod api;
 mod authentication;
 mod bodies;
+mod compression;
 mod connection_slots;
 mod curl;
 mod fetch_origin;
@@ -99,7 +100,10 @@ pub async fn serve(
     let guard = HttpGuard::new(listen);
     let guarded = |routes: Router| {
         let routes = routes.layer(from_fn_with_state(guard.clone(), guard::guard_request));
-        routes.layer(from_fn(problem::render_problems)).layer(from_fn(security_headers::add))
+        routes
+            .layer(from_fn(problem::render_problems))
+            .layer(from_fn(security_headers::add))
+            .layer(from_fn(compression::compress))
     };
     let full = || async { busy_response("all connections are in use; try again\n") };
     let health = health::router(endpoints.service.clone());
