@@ -109,6 +109,11 @@ impl PlanLibrary {
         versions.iter().rev().find(|version| version.number == plan.version).map(|version| &version.pins)
     }
 
+    /// The pins of a plan's newest version; `None` for an unknown plan.
+    pub fn newest_pins(&self, plan: &PlanId) -> Option<&ToolPins> {
+        Some(&self.plans.get(plan)?.versions.last()?.pins)
+    }
+
     /// The digest of the definition that an operator accepted last for this tool.
     pub fn accepted_definition(&self, tool: &str) -> Option<Digest> {
         self.accepted_definitions.get(tool).copied()

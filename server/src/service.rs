@@ -25,6 +25,7 @@ mod inspect;
 mod journal;
 mod keys;
 pub mod late;
+mod line_diff;
 mod listing;
 mod pins;
 mod plan_diff;
@@ -48,6 +49,7 @@ mod tasks;
 mod templates;
 mod timeline;
 mod times;
+mod tool_changes;
 mod tool_questions;
 mod tools;
 mod verify;
@@ -98,7 +100,8 @@ pub use figures::{
     PeriodLength, PlanFigures, RetryFigures, Stats, ToolFigures, WaitFigures,
 };
 pub use inspect::{InspectedExecution, OpenQuestion};
-pub use journal::{CleanupReport, Journal, VerifyFailure, VerifyReport};
+pub use journal::{CleanupReport, Journal, LastVerification, VerifyFailure, VerifyReport};
+pub use line_diff::{DiffLine, diff_lines, near_changes};
 pub use listing::{ExecutionPage, ListedError, ListedExecution, ListedQuestion, ListedStep};
 pub use pins::{AcceptedTool, ToolPolicyView};
 pub use plan_diff::PlanDiff;
@@ -119,6 +122,7 @@ pub use templates::{
 };
 pub use timeline::{SpanKind, StepSpan, StepTimeline, Timeline};
 pub use times::{DayEdge, parse_time};
+pub use tool_changes::ToolChange;
 pub use tools::{ToolCallResult, ToolCatalog};
 
 /// Length of a session name: enough random characters to tell the clients of one day apart.
@@ -140,6 +144,7 @@ pub struct Service {
     background: BackgroundDriver,
     sessions: claims::OpenSessions,
     credential_use: access::CredentialUse,
+    verifications: journal::Verifications,
     /// The project that new plans, executions, notes and tasks belong to.
     project: Arc<str>,
     /// Reads and commands are limited to what `project` wrote: see `confined`.
@@ -227,6 +232,7 @@ impl Service {
             runner,
             sessions: claims::OpenSessions::default(),
             credential_use: access::CredentialUse::default(),
+            verifications: journal::Verifications::default(),
             project,
             is_confined: false,
             takes_whole_ids: false,

@@ -128,7 +128,7 @@ async fn compare(session: &Session, name: &str, from: Option<u64>, to: Option<u6
     let (old_document, new_document) =
         (parse_document(&difference.from_plan)?, parse_document(&difference.to_plan)?);
     let (old_text, new_text) = (to_yaml(&old_document), to_yaml(&new_document));
-    let lines = diff::painted_lines(&diff::diff_lines(&old_text, &new_text));
+    let lines = diff::painted_lines(&old_text, &new_text);
     let output = &session.output;
     let PlanDiff { from: old, to: new, comparison, .. } = &difference;
     if output.json {

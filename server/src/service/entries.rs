@@ -46,6 +46,19 @@ impl EntryView {
         let (kind, actor) = (entry.kind.into_owned(), entry.actor.to_string());
         Self { position, at, execution, version, kind, actor, body, recorded: None, payload: None, hash }
     }
+
+    /// Whether the entry records that something went wrong.
+    pub fn is_failure(&self) -> bool {
+        records_failure(&self.kind, &self.body)
+    }
+}
+
+/// Whether an entry of this kind with this body records that something went wrong.
+fn records_failure(kind: &str, body: &Value) -> bool {
+    let is = |field: &str, word: &str| body.get(field).and_then(Value::as_str) == Some(word);
+    let is_about_a_failure = ["step_failed.", "step_unknown.", "compensation_given_up."];
+    is_about_a_failure.iter().any(|begin| kind.starts_with(begin))
+        || ["failed", "unknown"].iter().any(|word| is("outcome", word) || is("status", word))
 }
 
 /// Which entries to show. A field that is not set does not filter.
@@ -104,6 +117,30 @@ impl Journal<'_> {
         before: Option<u64>,
         limit: u64,
     ) -> Result<Vec<EntryView>, Error> {
+        self.newest_where(filter, before, limit, |_| true).await
+    }
+
+    /// Like `list_newest`, only entries that record that something went wrong. Reads all entries that match, so it
+    /// is for those of one execution.
+    pub async fn list_newest_failures(
+        self,
+        filter: &JournalFilter,
+        before: Option<u64>,
+        limit: u64,
+    ) -> Result<Vec<EntryView>, Error> {
+        let is_failure = |entry: &journal::Entry| {
+            serde_json::from_str(&entry.body).is_ok_and(|body| records_failure(&entry.kind, &body))
+        };
+        self.newest_where(filter, before, limit, is_failure).await
+    }
+
+    async fn newest_where(
+        self,
+        filter: &JournalFilter,
+        before: Option<u64>,
+        limit: u64,
+        is_wanted: impl Fn(&journal::Entry) -> bool,
+    ) -> Result<Vec<EntryView>, Error> {
         let with_payloads = filter.payloads;
         let Some((filter, _)) = self.resolve_filter(filter).await? else { return Ok(Vec::new()) };
         let (head, _) = self.head().await?;
@@ -112,7 +149,7 @@ impl Journal<'_> {
         while (found.len() as u64) < limit && end > filter.after {
             let start = end.saturating_sub(window).max(filter.after);
             let part = self.read_entries(&with_range(&filter, start, end), window).await?;
-            found.extend(part.into_iter().rev());
+            found.extend(part.into_iter().rev().filter(&is_wanted));
             (end, window) = (start, (window * SCAN_GROWTH).min(BACKWARD_SCAN_MAX));
         }
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));

@@ -1,14 +1,17 @@
 //! Operations on the whole journal: verify, export, rebuild projections, back up, erase old payloads.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use actbook_engine::execution::Command;
 use actbook_engine::id::StreamId;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::Service;
 pub use super::export::ExportReport;
 pub use super::verify::{VerifyFailure, VerifyReport};
+use super::view::format_time;
 use crate::caller::Caller;
 use crate::error::{Corruption, Error};
 use crate::ledger::{self, EraseActionRequest, EraseNoteRequest};
@@ -25,6 +28,18 @@ pub struct CleanupReport {
     /// True: nothing was erased.
     pub dry_run: bool,
 }
+
+/// A verification of the journal, and when it ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct LastVerification {
+    pub at: String,
+    #[serde(flatten)]
+    pub report: VerifyReport,
+}
+
+/// The newest verification of this process. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Verifications(Arc<Mutex<Option<LastVerification>>>);
 
 /// How many executions, actions or notes `cleanup` reads at a time.
 const CLEANUP_BATCH: u64 = 500;
@@ -53,7 +68,15 @@ impl Journal<'_> {
 
     /// Verifies the whole chain and every payload; reports the first position that fails.
     pub async fn verify(self) -> Result<VerifyReport, Error> {
-        super::verify::verify_journal(&self.0.db, self.0.tenant).await
+        let report = super::verify::verify_journal(&self.0.db, self.0.tenant).await?;
+        let at = format_time(self.0.ledger.clock().now_ms());
+        *self.0.verifications.0.lock() = Some(LastVerification { at, report: report.clone() });
+        Ok(report)
+    }
+
+    /// The newest verification that this process made. `None`: it made none.
+    pub fn last_verification(self) -> Option<LastVerification> {
+        self.0.verifications.0.lock().clone()
     }
 
     /// Writes one execution as a file that can be verified offline.

@@ -12,6 +12,8 @@ use crate::store::{payloads, plans};
 
 /// Rows that are read at a time to find those that match.
 const ROWS_AT_A_TIME: u64 = 500;
+/// At most this many versions of a plan are listed.
+const VERSIONS_MAX: u64 = 100;
 
 /// Which plans to list. A field that is not set does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,6 +104,13 @@ impl Plans<'_> {
             .await?
             .ok_or_else(missing)?;
         serde_json::from_slice(&document.body).map_err(|_| missing())
+    }
+
+    /// The newest versions of a plan, newest first, by its name, id or a unique prefix of the id.
+    pub async fn versions(self, name_or_id: &str) -> Result<Vec<PlanView>, Error> {
+        let newest = self.row(name_or_id).await?;
+        let rows = plans::versions(self.0.tenant, &newest.id, VERSIONS_MAX).all(&self.0.db).await?;
+        Ok(rows.iter().map(PlanView::of).collect())
     }
 
     /// A plan by name, id or a unique prefix of the id, in the given version or else its newest. Refused if

@@ -165,6 +165,15 @@ pub fn by_version(tenant: TenantId, id: &str, version: u64) -> Select<PlanRow> {
     )
 }
 
+/// A plan's versions, newest first.
+pub fn versions(tenant: TenantId, id: &str, limit: u64) -> Select<PlanRow> {
+    Select::new(
+        select_plans!("WHERE tenant = $1 AND id = $2 ORDER BY version DESC LIMIT $3"),
+        vec![tenant.into(), id.into(), limit.into()],
+        decode_plan,
+    )
+}
+
 /// The newest version of the plan with this name; project `home`'s own comes before another project's.
 pub fn by_name(tenant: TenantId, within: Option<&str>, home: &str, name: &str) -> Select<PlanRow> {
     Select::new(

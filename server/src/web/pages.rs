@@ -8,29 +8,41 @@
 mod answer;
 mod answer_words;
 mod assets;
+mod bulk;
 mod context;
 mod execution;
+mod execution_filters;
 mod execution_parts;
 mod execution_row;
+mod execution_steps;
 mod executions;
 mod frame;
+mod input_form;
 mod journal;
 mod journal_table;
 mod json_tree;
 mod live;
 mod markup;
 mod notices;
+mod plan_check;
+mod plan_diff;
+mod plan_document;
+mod plan_editor;
 mod plans;
 mod question_card;
 mod questions;
 mod reference;
+mod rerun;
+mod saved_views;
 mod sentence;
 mod settings;
 mod statistics;
 mod step_panel;
 mod tasks;
+mod templates;
 mod timeline;
 mod times;
+mod tool;
 mod tools;
 
 use askama::Template;
@@ -48,23 +60,38 @@ pub fn router() -> Router<WebState> {
     Router::new()
         .route("/", get(executions::list))
         .route("/live", get(live::executions))
+        .route("/bulk", get(bulk::confirm).post(bulk::act))
+        .route("/filter-values", get(executions::filter_values))
+        .route("/views", post(saved_views::change))
         .route("/executions/{id}", get(execution::show))
         .route("/executions/{id}/live", get(live::execution))
         .route("/executions/{id}/steps/{step}/{value}", get(execution::value))
+        .route("/executions/{id}/rerun", get(rerun::form).post(rerun::start))
         .route("/executions/{id}/confirm", get(answer::confirm))
         .route("/executions/{id}/answer", post(answer::answer))
         .route("/executions/{id}/control", post(answer::control))
         .route("/questions", get(questions::list))
         .route("/questions/live", get(live::questions))
         .route("/plans", get(plans::list))
+        .route("/plans/new", get(plan_editor::new))
+        .route("/plans/check", post(plan_editor::check))
+        .route("/plans/save", post(plan_editor::save))
         .route("/plans/{id}", get(plans::show))
+        .route("/plans/{id}/edit", get(plan_editor::edit))
+        .route("/plans/{id}/diff", get(plan_diff::show))
         .route("/plans/{id}/run", post(plans::run))
         .route("/tasks", get(tasks::list))
         .route("/tasks/{id}", get(tasks::show))
         .route("/context", get(context::list))
+        .route("/templates", get(templates::list))
+        .route("/templates/{name}", get(templates::show))
+        .route("/templates/{name}/use", post(templates::instantiate))
         .route("/tools", get(tools::list))
+        .route("/tools/{server}/{tool}", get(tool::show))
+        .route("/tools/{server}/{tool}/accept", post(tool::accept))
         .route("/stats", get(statistics::show))
         .route("/journal", get(journal::list))
+        .route("/journal/verify", post(journal::verify))
         .route("/api", get(reference::show))
         .route("/settings", get(settings::show))
         .route("/settings/display", post(settings::set_display))

@@ -2,7 +2,7 @@
 //! config, and the demo server as the only MCP server.
 
 mod async_tools;
-mod changing_server;
+pub mod changing_server;
 mod control;
 mod demo;
 mod environment;

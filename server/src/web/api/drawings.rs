@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::operation::Operation;
 use crate::drawing::{PlanGraph, render_svg};
 use crate::service::view::format_time;
-use crate::service::{SpanKind, StepSpan, StepTimeline};
+use crate::service::{StepSpan, StepTimeline};
 use crate::web::{Problem, SignedIn, WebState};
 
 /// A plan with more steps than this is not drawn: the layout takes long, and the drawing would not be readable.
@@ -23,7 +23,7 @@ pub fn operations() -> Vec<Operation> {
             .summary("Its plan drawn, with the state of each step")
             .gives_media("image/svg+xml"),
         Operation::new("GET", "/executions/{id}/timeline", "get_timeline", get(timeline))
-            .summary("When each step ran: its attempts, the delays between them, its compensations")
+            .summary("When each step ran, waited and was undone: one span for each stretch")
             .gives("Timeline"),
     ]
 }
@@ -53,6 +53,8 @@ pub fn draw_graph(graph: &PlanGraph) -> Result<Response, Problem> {
 struct TimelineView {
     from: String,
     ended_at: Option<String>,
+    /// Stretches in which the whole execution waited for an answer or was paused.
+    whole: Vec<Value>,
     steps: Vec<StepTimelineView>,
 }
 
@@ -73,6 +75,7 @@ async fn timeline(
     Ok(Json(TimelineView {
         from: format_time(timeline.from_ms),
         ended_at: timeline.ended_ms.map(format_time),
+        whole: timeline.whole.into_iter().map(span_view).collect(),
         steps: timeline.steps.into_iter().map(step_view).collect(),
     }))
 }
@@ -82,12 +85,12 @@ fn step_view(step: StepTimeline) -> StepTimelineView {
     StepTimelineView { step: step.id.to_string(), status: step.status.as_str(), spans }
 }
 
-/// A span; an attempt that has ended also has its outcome.
+/// A span; an attempt or a compensation that has ended also has its outcome.
 fn span_view(span: StepSpan) -> Value {
     let mut view = json!({
         "kind": span.kind.as_str(), "from": format_time(span.from_ms), "to": span.to_ms.map(format_time),
     });
-    if let SpanKind::Attempt(Some(outcome)) = span.kind {
+    if let Some(outcome) = span.kind.outcome() {
         view["outcome"] = outcome.as_str().into();
     }
     view

@@ -32,12 +32,24 @@ const showTimes = (from = document) => {
     element.title = at.toISOString();
   }
 };
+// Ticks of a drawing, which has no `time` elements.
+const showTicks = () => {
+  for (const text of findAll('text[data-at]')) {
+    const at = new Date(text.dataset.at), precision = text.dataset.precision;
+    const zone = root.dataset.times === 'utc' ? 'UTC' : undefined;
+    const parts = { hour: '2-digit', minute: '2-digit', hourCycle: 'h23', timeZone: zone };
+    if (precision === 'second' || precision === 'milli') parts.second = '2-digit';
+    if (precision === 'milli') parts.fractionalSecondDigits = 1;
+    const day = precision === 'day' ? `${at.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', timeZone: zone })} ` : '';
+    text.textContent = day + at.toLocaleTimeString('en-GB', parts);
+  }
+};
 const countOn = () => {
   for (const element of findAll('time[data-since]')) element.textContent = duration(Date.now() - element.dataset.since);
 };
 
 // Copying, with a word that it is done.
-const announce = (text) => { const live = find('.foot .live'); if (live) live.textContent = text; };
+const announce = (text) => { const live = find('.live'); if (live) live.textContent = text; };
 const copy = async (text, button) => {
   await navigator.clipboard?.writeText(text);
   button.dataset.copied = '';
@@ -45,10 +57,25 @@ const copy = async (text, button) => {
   setTimeout(() => { delete button.dataset.copied; announce(''); }, 1500);
 };
 
+// Suggestions for the value of a filter, as it is typed.
+const suggest = async (form) => {
+  const query = new URLSearchParams({ add: form.elements.add.value, value: form.elements.value.value });
+  const response = await fetch(`/filter-values?${query}`);
+  if (response.ok) find('datalist', form).innerHTML = await response.text();
+};
+let suggesting = 0;
+document.addEventListener('input', (event) => {
+  if (!('suggest' in event.target.dataset)) return;
+  clearTimeout(suggesting);
+  suggesting = setTimeout(suggest, 120, event.target.form);
+});
+document.addEventListener('focusin', (event) => { if (event.target.matches('input[data-suggest]')) suggest(event.target.form); });
+
 // Confirmations open in a dialog instead of a page of their own.
 const ask = find('#ask');
 const openConfirmation = async (form, button) => {
-  const url = new URL(button.formAction || form.action);
+  // The attributes: a field named `action` hides the form's own property.
+  const url = new URL(button.getAttribute('formaction') ?? form.getAttribute('action'), location.href);
   url.search = new URLSearchParams(new FormData(form, button)).toString();
   const response = await fetch(url, { headers: { Accept: 'text/html' } });
   const page = new DOMParser().parseFromString(await response.text(), 'text/html');
@@ -62,11 +89,19 @@ const openConfirmation = async (form, button) => {
 };
 
 document.addEventListener('submit', (event) => {
+  // What starts something is sent once, however often its button is pressed.
+  if ('once' in event.target.dataset) {
+    if ('sent' in event.target.dataset) { event.preventDefault(); return; }
+    event.target.dataset.sent = '';
+  }
   const button = event.submitter;
   if (!button || !('confirm' in button.dataset) || !ask?.showModal) return;
   event.preventDefault();
   openConfirmation(event.target, button);
 });
+
+// A page that comes back from the browser's memory may be sent again.
+addEventListener('pageshow', () => { for (const form of findAll('[data-sent]')) delete form.dataset.sent; });
 
 document.addEventListener('click', (event) => {
   const target = event.target;
@@ -79,6 +114,7 @@ document.addEventListener('click', (event) => {
   if (opener) { event.preventDefault(); find('#keys-dialog').showModal(); return; }
   const fold = target.closest('[data-fold]');
   if (fold) { foldTree(fold); return; }
+  for (const menu of findAll('details.menu[open], details.more-filters[open]')) if (!menu.contains(target)) menu.open = false;
   const row = target.closest('tr[data-href]');
   if (row && !target.closest('a, button, input, summary') && getSelection().isCollapsed) location.assign(row.dataset.href);
 });
@@ -122,7 +158,11 @@ document.addEventListener('keydown', (event) => {
   if (document.querySelector('dialog[open]')) return;
   if (event.key === '/') { const search = find('input[type=search]'); if (search) { event.preventDefault(); search.focus(); search.select(); } return; }
   if (event.key === '?') { find('#keys-dialog')?.showModal(); return; }
-  if (event.key === 'Escape') { find('#panel [data-close]')?.click(); return; }
+  if (event.key === 'Escape') {
+    const menu = find('details.menu[open], details.more-filters[open]');
+    if (menu) { menu.open = false; find('summary', menu).focus(); } else find('#panel [data-close]')?.click();
+    return;
+  }
   if (!lettersAreOn()) return;
   if (goes && PLACES[event.key]) { location.assign(PLACES[event.key]); return; }
   goes = event.key === 'g';
@@ -140,6 +180,37 @@ document.addEventListener('keydown', (event) => {
   tabs[(at + tabs.length) % tabs.length].focus();
 });
 
+// Rows that are selected, kept while live rows are replaced.
+const picked = new Set();
+let pickedAll = false;
+const showPicked = () => {
+  const form = find('#bulk');
+  if (!form) return;
+  const boxes = findAll('input[name=id][form=bulk]');
+  // What is no longer shown is no longer selected.
+  for (const id of [...picked]) if (!boxes.some((box) => box.value === id)) picked.delete(id);
+  for (const box of boxes) { box.checked = picked.has(box.value); box.closest('tr').classList.toggle('sel', box.checked || pickedAll); }
+  const all = find('[data-pick-page]'), none = find('[data-pick-none]'), matching = find('[data-pick-matching]');
+  const isAny = pickedAll || picked.size > 0;
+  all.hidden = false;
+  all.checked = boxes.length > 0 && boxes.every((box) => box.checked);
+  all.indeterminate = !all.checked && boxes.some((box) => box.checked);
+  matching.checked = pickedAll;
+  none.hidden = !isAny;
+  find('[data-picked]').textContent = pickedAll || !picked.size ? 'Select executions, or' : `${picked.size} selected, or`;
+  for (const button of findAll('button[name=action]', form)) button.disabled = !isAny;
+};
+document.addEventListener('change', (event) => {
+  const box = event.target;
+  const pick = (one) => { if (one.checked) picked.add(one.value); else picked.delete(one.value); };
+  if ('pickMatching' in box.dataset) pickedAll = box.checked;
+  else if ('pickPage' in box.dataset) for (const one of findAll('input[name=id][form=bulk]')) { one.checked = box.checked; pick(one); }
+  else if (box.getAttribute('form') === 'bulk') pick(box);
+  else return;
+  showPicked();
+});
+document.addEventListener('reset', () => { picked.clear(); pickedAll = false; setTimeout(showPicked); });
+
 // Live parts: a switch that pauses them, and a word when the connection is lost.
 let isPaused = false;
 const liveSwitch = find('[data-live-switch]');
@@ -153,7 +224,7 @@ if (liveSwitch) {
   });
 }
 document.addEventListener('htmx:sse:before:message', (event) => { if (isPaused) event.preventDefault(); });
-document.addEventListener('htmx:sse:error', () => { root.dataset.live = 'lost'; announce('Live connection lost; trying again'); });
+document.addEventListener('htmx:sse:error', () => { root.dataset.live = 'lost'; announce('Live connection lost: what you see may be old. Trying again.'); });
 document.addEventListener('htmx:sse:after:connection', () => { delete root.dataset.live; announce(''); });
 // The first question is the focused one until a key moves on; a live part that was replaced has lost the mark.
 let markedId = '';
@@ -162,8 +233,10 @@ const markFocused = () => {
   const marked = cards.find((card) => card.id === markedId) ?? cards[0];
   for (const card of cards) card.classList.toggle('focus', card === marked);
 };
-const refresh = () => { showTimes(); showFolds(); markFocused(); };
+const refresh = () => { showTimes(); showTicks(); showFolds(); markFocused(); showPicked(); };
 document.addEventListener('htmx:sse:after:message', refresh);
 
 refresh();
+// On a narrow screen the navigation scrolls; the place where the reader is comes into sight.
+find('.nav [aria-current]')?.scrollIntoView({ inline: 'nearest', block: 'nearest' });
 setInterval(() => { countOn(); if (root.dataset.times === 'relative') showTimes(); }, SECOND);

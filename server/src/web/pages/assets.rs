@@ -70,10 +70,4 @@ mod tests {
             assert!(readme.contains(&hex), "{}: {hex}", asset.name);
         }
     }
-
-    #[test]
-    fn first_load_is_small() {
-        let total: usize = ASSETS.iter().map(|asset| asset.bytes.len()).sum();
-        assert!(total < 140_000, "{total} bytes before compression");
-    }
 }

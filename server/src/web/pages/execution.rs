@@ -6,10 +6,11 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 
-use super::execution_parts::{BriefPart, GraphPart, HeadPart, ReaderRights, StepsPart, StepsQuery};
+use super::execution_parts::{BriefPart, GraphPart, HeadPart, ReaderRights};
+use super::execution_steps::StepsPart;
 use super::frame::{Area, Frame};
 use super::journal_table::JournalTable;
-use super::markup::{Markup, url_part};
+use super::markup::{Markup, short_id, url_part};
 use super::render;
 use super::step_panel::StepPanel;
 use super::timeline::TimelinePart;
@@ -31,14 +32,20 @@ pub struct PageQuery {
     pub step: String,
     /// `hide`: the table leaves finished steps out.
     pub finished: String,
-    /// How many steps lie before the page of the table.
+    /// What the id or the work of the table's steps must contain.
+    pub find: String,
+    /// How many steps lie before the page of the table or of the timeline.
     pub from: usize,
+    /// The value that the panel shows whole: `arguments`, `output` or `recorded`.
+    pub all: String,
     /// The kind of entries to show.
     pub kind: String,
     /// `only`: entries that record a failure.
     pub failures: String,
     /// Entries before this position.
     pub before: Option<u64>,
+    /// Entries up to this position, which is marked.
+    pub at: Option<u64>,
     /// The position that the page was rendered at, for the live stream.
     pub after: Option<u64>,
     /// Shown above the page: `elsewhere`.
@@ -92,17 +99,34 @@ impl PageQuery {
 
     /// The path of the stream that keeps the page current, for a page rendered at this position.
     fn live_path(&self, id: &str, position: u64) -> String {
-        let mut path = format!("/executions/{id}/live?view={}&after={position}", self.tab().as_str());
-        let parts = [
-            ("step", &self.step),
-            ("finished", &self.finished),
-            ("kind", &self.kind),
-            ("failures", &self.failures),
+        format!("/executions/{id}/live?view={}&after={position}{}", self.tab().as_str(), self.kept(&[]))
+    }
+
+    /// The path of the page with a step's panel open, its view and filters kept.
+    pub fn step_path(&self, id: &str, step: &str) -> String {
+        let (view, kept) = (self.tab().as_str(), self.kept(&["step", "all"]));
+        format!("/executions/{id}?view={view}{kept}&step={}#panel", url_part(step))
+    }
+
+    /// What the page shows beside its view, as the end of a query; without the parameters in `dropped`.
+    pub fn kept(&self, dropped: &[&str]) -> String {
+        let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let all = [
+            ("step", self.step.clone()),
+            ("finished", self.finished.clone()),
+            ("find", self.find.clone()),
+            ("from", number(Some(self.from as u64).filter(|from| *from > 0))),
+            ("all", self.all.clone()),
+            ("kind", self.kind.clone()),
+            ("failures", self.failures.clone()),
+            ("before", number(self.before)),
+            ("at", number(self.at)),
         ];
-        for (name, value) in parts.into_iter().filter(|(_, value)| !value.is_empty()) {
-            path.push_str(&format!("&{name}={}", url_part(value)));
-        }
-        path
+        let is_kept = |(name, value): &(&str, String)| !value.is_empty() && !dropped.contains(name);
+        all.iter()
+            .filter(|one| is_kept(one))
+            .map(|(name, value)| format!("&{name}={}", url_part(value)))
+            .collect()
     }
 }
 
@@ -143,7 +167,11 @@ struct ExecutionHtml {
     live_path: String,
     has_panel: bool,
     is_elsewhere: bool,
+    id: String,
     short: String,
+    may_export: bool,
+    /// How to read it from a terminal and from a program.
+    commands: Vec<(&'static str, String)>,
 }
 
 /// The view that shows the journal of one execution.
@@ -155,7 +183,11 @@ struct JournalPart {
     kind: String,
     kinds: Vec<&'static str>,
     only_failures: bool,
+    /// The step whose panel stays open.
+    step: String,
     position: String,
+    /// Leads from an older page to the first one.
+    newest_path: Option<String>,
 }
 
 /// `GET /executions/{id}`.
@@ -180,10 +212,25 @@ pub async fn show(
         live_path: query.live_path(&id, view.position),
         has_panel: query.selected().is_some(),
         is_elsewhere: query.note == "elsewhere",
-        short: super::markup::short_id(&id).to_owned(),
+        short: short_id(&id).to_owned(),
+        may_export: rights.values,
+        commands: commands(&id, &state.access.base_url),
         plan: name,
         parts,
+        id,
     })
+}
+
+/// How to read and watch an execution from a terminal and from a program.
+fn commands(id: &str, base_url: &str) -> Vec<(&'static str, String)> {
+    let short = short_id(id);
+    let bearer = "curl -H \"Authorization: Bearer $ACTBOOK_TOKEN\"";
+    vec![
+        ("CLI", format!("actbook show {short}")),
+        ("CLI", format!("actbook watch {short}")),
+        ("curl", format!("{bearer} {base_url}/api/v1/executions/{id}")),
+        ("curl", format!("{bearer} '{base_url}/api/v1/events?execution={id}'")),
+    ]
 }
 
 fn tabs(inspected: &InspectedExecution, query: &PageQuery) -> Vec<TabLink> {
@@ -209,23 +256,21 @@ pub async fn parts(
     let html = |html: Html<String>| Markup::from_rendered(html.0);
     let selected = query.selected();
     let view = match query.tab() {
-        Tab::Graph => render(&GraphPart::of(inspected, selected))?,
+        Tab::Graph => render(&GraphPart::of(inspected, query))?,
         Tab::Timeline => {
             let timeline = state.service.executions().timeline(inspected.view.id.as_str()).await?;
-            render(&TimelinePart::of(&timeline, jiff::Timestamp::now().as_millisecond()))?
+            let now_ms = jiff::Timestamp::now().as_millisecond();
+            render(&TimelinePart::of(&inspected.view, &timeline, query, now_ms))?
         }
-        Tab::Steps => {
-            let steps = StepsQuery { hides_finished: query.finished == "hide", from: query.from, selected };
-            render(&StepsPart::of(inspected, steps, rights))?
-        }
+        Tab::Steps => render(&StepsPart::of(inspected, query, rights))?,
         Tab::Journal => render(&journal_part(state, inspected, query).await?)?,
     };
     let panel = match selected {
         None => Markup::default(),
         Some(step) => {
             let detail = state.service.executions().step(inspected.view.id.as_str(), step).await?;
-            let (tab, base_url) = (query.tab().as_str(), state.access.base_url.as_str());
-            html(render(&StepPanel::of(&inspected.view, detail, tab, rights, base_url))?)
+            let base_url = state.access.base_url.as_str();
+            html(render(&StepPanel::of(&inspected.view, detail, query, rights, base_url))?)
         }
     };
     Ok(ExecutionPageParts {
@@ -248,23 +293,28 @@ async fn journal_part(
         kind: Some(query.kind.clone()).filter(|kind| !kind.is_empty()),
         ..JournalFilter::default()
     };
-    let mut entries =
-        state.service.journal().list_newest(&filter, query.before, ENTRIES_PER_PAGE as u64).await?;
-    let is_full = entries.len() == ENTRIES_PER_PAGE;
-    let path = format!(
-        "/executions/{id}?view=journal&kind={}&failures={}",
-        url_part(&query.kind),
-        url_part(&query.failures)
-    );
-    if only_failures {
-        entries.retain(super::journal_table::is_bad);
-    }
-    let page = if is_full { entries.len() } else { usize::MAX };
+    let journal = state.service.journal();
+    let before = query.at.map(|at| at.saturating_add(1)).or(query.before);
+    let limit = ENTRIES_PER_PAGE as u64;
+    let entries = if only_failures {
+        journal.list_newest_failures(&filter, before, limit).await?
+    } else {
+        journal.list_newest(&filter, before, limit).await?
+    };
+    let path = format!("/executions/{id}?view=journal");
     Ok(JournalPart {
-        table: JournalTable::of(&entries, page, true, &path),
+        table: JournalTable::of(
+            &entries,
+            ENTRIES_PER_PAGE,
+            true,
+            &path,
+            &query.kept(&["before", "at", "from"]),
+        ),
+        newest_path: before.map(|_| format!("{path}{}", query.kept(&["before", "at", "from"]))),
         kind: query.kind.clone(),
         kinds: actbook_engine::event::Event::KINDS_READ.to_vec(),
         only_failures,
+        step: query.step.clone(),
         position: super::markup::grouped(inspected.view.position),
         execution: id,
     })

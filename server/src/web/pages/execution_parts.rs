@@ -6,9 +6,10 @@ use askama::Template;
 use askama::filters::HtmlSafe;
 
 use super::answer_words::AnswerButton;
+use super::execution::PageQuery;
 use super::execution_row::split_actor;
 use super::markup::{Icon, Markup, StatusMark, count, grouped, icon, short_id, url_part};
-use super::question_card::{CallLine, QuestionCard, short_summary, undo_lines};
+use super::question_card::{CallLine, QuestionCard, undo_lines};
 use super::sentence::sentence;
 use super::times::{PageDuration, PageTime, duration, elapsed, page_time};
 use crate::caller::Right;
@@ -17,10 +18,10 @@ use crate::service::view::{ExecutionView, StepView};
 use crate::service::{Brief, InspectedExecution};
 use crate::web::authentication::SignedIn;
 
-/// Steps that a page of the table shows.
-pub const STEPS_PER_PAGE: usize = 200;
 /// Steps that a column of the brief names.
 const BRIEF_STEPS_MAX: usize = 12;
+/// Questions that the brief shows; the rest come up as these are answered.
+const QUESTIONS_MAX: usize = 25;
 /// Most characters of the arguments of a call in the brief.
 const BRIEF_ARGUMENTS_MAX: usize = 60;
 
@@ -77,6 +78,7 @@ pub struct HeadPart {
     total: usize,
     position: String,
     sentence: Markup,
+    may_run: bool,
 }
 
 impl HtmlSafe for HeadPart {}
@@ -103,6 +105,7 @@ impl HeadPart {
             total: view.progress.total,
             position: grouped(view.position),
             sentence: sentence(inspected, rights.values),
+            may_run: rights.run,
             id: view.id.to_string(),
         }
     }
@@ -146,6 +149,8 @@ pub struct BriefPart {
     guarantee: String,
     columns: Option<BriefColumns>,
     questions: Vec<QuestionCard>,
+    /// Questions beyond those that are shown.
+    more: usize,
     ending: Option<EndingAnswers>,
     may_answer: bool,
 }
@@ -175,13 +180,15 @@ struct StepColumn {
 impl BriefPart {
     pub fn of(inspected: &InspectedExecution, rights: ReaderRights) -> Self {
         let view = &inspected.view;
+        let shown = inspected.questions.iter().take(QUESTIONS_MAX);
         let mut questions: Vec<QuestionCard> =
-            inspected.questions.iter().map(|one| QuestionCard::of(inspected, one, rights.values)).collect();
+            shown.map(|one| QuestionCard::of(inspected, one, rights.values)).collect();
         let ending = take_ending_answers(&mut questions);
         Self {
             execution: view.id.to_string(),
             guarantee: view.guarantee.clone(),
             columns: view.brief.as_ref().map(|brief| BriefColumns::of(view, brief, rights.values)),
+            more: inspected.questions.len().saturating_sub(QUESTIONS_MAX),
             questions,
             ending,
             may_answer: rights.operate || rights.approve,
@@ -257,14 +264,14 @@ pub struct GraphPart {
 impl HtmlSafe for GraphPart {}
 
 impl GraphPart {
-    pub fn of(inspected: &InspectedExecution, selected: Option<&str>) -> Self {
+    pub fn of(inspected: &InspectedExecution, query: &PageQuery) -> Self {
         let view = &inspected.view;
         let state = |step: &StepView| NodeState {
             status: step.status,
             time: step.took_ms.map_or_else(|| step.status.as_str().replace('_', " "), duration),
             attempts: step.attempts,
-            link: step_path(view, "graph", step.id.as_str()),
-            selected: selected == Some(step.id.as_str()),
+            link: query.step_path(view.id.as_str(), step.id.as_str()),
+            selected: query.step == step.id.as_str(),
         };
         let states: Vec<NodeState> = view.steps.iter().map(state).collect();
         let steps_path = format!("/executions/{}?view=steps", view.id);
@@ -277,121 +284,4 @@ impl GraphPart {
             marks: StepStatus::ALL.iter().filter(is_present).map(|one| StatusMark::of_step(*one)).collect(),
         }
     }
-}
-
-/// The path of an execution's page with a view and a step's panel.
-pub fn step_path(view: &ExecutionView, tab: &str, step: &str) -> String {
-    format!("/executions/{}?view={tab}&step={}#panel", view.id, url_part(step))
-}
-
-/// The table of steps, failures first.
-#[derive(Debug, Template)]
-#[template(path = "execution_steps.html")]
-pub struct StepsPart {
-    rows: Vec<StepRow>,
-    total: usize,
-    hides_finished: bool,
-    toggle_path: String,
-    next_path: Option<String>,
-}
-
-impl HtmlSafe for StepsPart {}
-
-/// One step of the table.
-#[derive(Debug)]
-struct StepRow {
-    number: usize,
-    id: String,
-    path: String,
-    is_selected: bool,
-    does: String,
-    mark: StatusMark,
-    /// The error, the progress, or the output in short.
-    note: String,
-    is_bad: bool,
-    attempts: usize,
-    took: Markup,
-}
-
-/// Which steps the table shows.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StepsQuery<'a> {
-    pub hides_finished: bool,
-    /// How many steps of the order lie before the page.
-    pub from: usize,
-    pub selected: Option<&'a str>,
-}
-
-impl StepsPart {
-    pub fn of(inspected: &InspectedExecution, query: StepsQuery<'_>, rights: ReaderRights) -> Self {
-        let view = &inspected.view;
-        let is_shown = |step: &StepView| !query.hides_finished || !is_finished(step.status);
-        let mut steps: Vec<(usize, &StepView)> =
-            view.steps.iter().enumerate().filter(|(_, step)| is_shown(step)).collect();
-        steps.sort_by_key(|(number, step)| (rank(step.status), *number));
-        let total = steps.len();
-        let page = steps.into_iter().skip(query.from).take(STEPS_PER_PAGE);
-        let rows = page.map(|(index, step)| StepRow::of(view, index, step, query.selected, rights)).collect();
-        let base = format!("/executions/{}?view=steps", view.id);
-        let kept = if query.hides_finished { "&finished=hide" } else { "" };
-        let next = query.from + STEPS_PER_PAGE;
-        Self {
-            rows,
-            total: view.steps.len(),
-            hides_finished: query.hides_finished,
-            toggle_path: if query.hides_finished { base.clone() } else { format!("{base}&finished=hide") },
-            next_path: (next < total).then(|| format!("{base}{kept}&from={next}")),
-        }
-    }
-}
-
-impl StepRow {
-    fn of(
-        view: &ExecutionView,
-        index: usize,
-        step: &StepView,
-        selected: Option<&str>,
-        rights: ReaderRights,
-    ) -> Self {
-        let error = step.error.as_ref().filter(|_| rights.values);
-        let note = match (error, &step.progress, step.output.as_ref().filter(|_| rights.values)) {
-            (Some(error), _, _) => format!("{}: {}", error.category, error.message),
-            (None, Some(progress), _) => progress.message.clone().unwrap_or_default(),
-            (None, None, Some(output)) => short_summary(output),
-            (None, None, None) => String::new(),
-        };
-        let took = match (step.took_ms, &step.started_at) {
-            (Some(ms), _) => Markup::text(&duration(ms)),
-            (None, Some(at)) => Markup::from_rendered(elapsed(at, None).to_string()),
-            (None, None) => Markup::text("–"),
-        };
-        Self {
-            number: index + 1,
-            path: step_path(view, "steps", step.id.as_str()),
-            is_selected: selected == Some(step.id.as_str()),
-            does: step.tool.clone().or_else(|| step.action.clone()).unwrap_or_default(),
-            mark: StatusMark::of_step(step.status),
-            is_bad: error.is_some() && rank(step.status) == 0,
-            note,
-            attempts: step.attempts,
-            took,
-            id: step.id.to_string(),
-        }
-    }
-}
-
-/// The order of statuses in the table: what went wrong, what is under way, what is to come, what is finished.
-fn rank(status: StepStatus) -> usize {
-    match status {
-        StepStatus::Failed | StepStatus::Unknown | StepStatus::CompensationFailed => 0,
-        StepStatus::AwaitingApproval | StepStatus::AwaitingAgent => 1,
-        StepStatus::Running | StepStatus::Compensating => 2,
-        StepStatus::Pending | StepStatus::Cancelled => 3,
-        StepStatus::Succeeded | StepStatus::Skipped | StepStatus::Compensated => 4,
-    }
-}
-
-/// Whether nothing more happens to a step of this status by itself, and nothing went wrong.
-fn is_finished(status: StepStatus) -> bool {
-    rank(status) == 4
 }

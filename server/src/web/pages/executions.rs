@@ -1,106 +1,34 @@
 //! `/`: the executions, with counts by status, filters in the URL and a row for each.
 
-use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
+use actbook_engine::policy::ExecutionStatus;
 use askama::Template;
 use askama::filters::HtmlSafe;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
-use axum::response::Html;
-use jiff::tz::TimeZone;
-use serde::Deserialize;
+use axum::response::{Html, IntoResponse, Redirect, Response};
 
+use super::execution_filters::{FilterName, ListQuery};
 use super::execution_parts::ReaderRights;
 use super::execution_row::ExecutionListRow;
 use super::frame::{Area, Frame};
-use super::markup::{StatusMark, grouped, url_part};
+use super::markup::{StatusMark, grouped};
 use super::render;
+use super::saved_views::SavedViews;
+use crate::caller::Right;
 use crate::error::Error;
-use crate::service::{DayEdge, ExecutionFilter, parse_time};
+use crate::service::FilterAttribute;
 use crate::web::WebState;
 use crate::web::authentication::SignedIn;
 use crate::web::problem::Problem;
 
+pub use super::execution_filters::time_of;
+
 /// Rows of a page.
 const ROWS_PER_PAGE: usize = 25;
-/// Most plans that the filter offers.
-const PLANS_OFFERED_MAX: usize = 200;
-
-/// The query of the list. An empty value does not filter.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct ListQuery {
-    pub status: String,
-    pub plan: String,
-    pub task: String,
-    pub actor: String,
-    pub category: String,
-    pub search: String,
-    pub since: String,
-    pub until: String,
-    /// The stream of the last execution of the page before.
-    pub cursor: String,
-}
-
-impl ListQuery {
-    /// The filters with their names and values, those without a value left out.
-    fn pairs(&self) -> Vec<(&'static str, &str)> {
-        let all = [
-            ("status", &self.status),
-            ("plan", &self.plan),
-            ("task", &self.task),
-            ("actor", &self.actor),
-            ("category", &self.category),
-            ("search", &self.search),
-            ("since", &self.since),
-            ("until", &self.until),
-        ];
-        all.into_iter()
-            .map(|(name, value)| (name, value.as_str()))
-            .filter(|(_, value)| !value.is_empty())
-            .collect()
-    }
-
-    /// The path of the list with these filters, one of them replaced; an empty value removes it.
-    fn path_with(&self, replaced: &str, value: &str) -> String {
-        let kept = self.pairs().into_iter().filter(|(name, _)| *name != replaced);
-        let added = Some((replaced, value)).filter(|(_, value)| !value.is_empty());
-        let query: Vec<String> =
-            kept.chain(added).map(|(name, value)| format!("{name}={}", url_part(value))).collect();
-        if query.is_empty() { "/".to_owned() } else { format!("/?{}", query.join("&")) }
-    }
-
-    /// The query of the stream that keeps this page current.
-    fn live_path(&self) -> String {
-        let path = self.path_with("cursor", &self.cursor);
-        format!("/live{}", path.trim_start_matches('/'))
-    }
-
-    /// The filter that the query means. Err: a value is no status, category, time or cursor.
-    fn filter(&self) -> Result<ExecutionFilter, Problem> {
-        let given = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
-        let time = |name: &str, value: &str, edge| match given(value) {
-            None => Ok(None),
-            Some(text) => parse_time(&text, edge, &TimeZone::UTC)
-                .map(Some)
-                .ok_or_else(|| Problem::bad_parameter(name, format!("`{text}` is no time"))),
-        };
-        let status = given(&self.status).map(|word| word.parse::<ExecutionStatus>()).transpose();
-        let category = given(&self.category).map(|word| word.parse::<ErrorCategory>()).transpose();
-        let before = given(&self.cursor).map(|cursor| cursor.parse::<u64>()).transpose();
-        Ok(ExecutionFilter {
-            status: status.map_err(|why| Problem::bad_parameter("status", why))?.into(),
-            category: category.map_err(|why| Problem::bad_parameter("category", why))?.into(),
-            plan: given(&self.plan).into(),
-            task: given(&self.task).into(),
-            actor: given(&self.actor).into(),
-            since: time("since", &self.since, DayEdge::Start)?,
-            until: time("until", &self.until, DayEdge::End)?,
-            words: self.search.split_whitespace().map(str::to_owned).collect(),
-            before: before.map_err(|_| Problem::bad_parameter("cursor", "the cursor is no number"))?,
-            ..ExecutionFilter::default()
-        })
-    }
-}
+/// How many matching executions are counted.
+const COUNTED_MAX: u64 = 10_000;
+/// Values that a filter offers.
+const VALUES_OFFERED_MAX: u64 = 20;
 
 /// A link that shows the executions of one status.
 #[derive(Debug)]
@@ -115,9 +43,12 @@ struct StatusCount {
 /// A filter that is set.
 #[derive(Debug)]
 struct FilterChip {
-    name: &'static str,
+    /// `plan`, or `plan is not`.
+    name: String,
     value: String,
     path_without: String,
+    /// Turns include into exclude, and back.
+    path_turned: Option<String>,
 }
 
 /// The counts by status: a part that the live stream replaces.
@@ -136,9 +67,15 @@ struct RowsPart {
     rows: Vec<ExecutionListRow>,
     /// There is no execution at all, whatever the filter.
     is_empty_book: bool,
+    /// The reader may act on several at once.
+    may_select: bool,
+    /// The filters of the list, for an action on all that match.
+    filters: Vec<(String, String)>,
     next_path: Option<String>,
     first_path: Option<String>,
     position: String,
+    /// How many match, as far as they are counted.
+    matching: String,
 }
 
 impl HtmlSafe for RowsPart {}
@@ -151,35 +88,77 @@ struct ExecutionsPage {
     rows: RowsPart,
     query: ListQuery,
     chips: Vec<FilterChip>,
-    plans: Vec<String>,
-    categories: &'static [ErrorCategory],
+    names: &'static [FilterName],
     live_path: String,
+    views: SavedViews,
+    may_run: bool,
 }
 
-/// `GET /`.
+/// `GET /`. With `add`, the form's filter is put into the address first.
 pub async fn list(
     State(state): State<WebState>,
     signed_in: SignedIn,
     headers: HeaderMap,
-    Query(query): Query<ListQuery>,
-) -> Result<Html<String>, Problem> {
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Result<Response, Problem> {
+    let query = ListQuery::of(&pairs)?;
+    if let Some(path) = query.path_with_added(&pairs) {
+        return Ok(Redirect::to(&path).into_response());
+    }
     let (counts, rows) = load_parts(&state, &query, ReaderRights::of(&signed_in)).await?;
-    let mut plans: Vec<String> =
-        state.service.plans().list().await?.into_iter().map(|plan| plan.name).collect();
-    plans.sort();
-    plans.dedup();
-    plans.truncate(PLANS_OFFERED_MAX);
     let frame = Frame::load(&state, &signed_in, &headers, Area::Executions, "Executions").await?;
-    render(&ExecutionsPage {
-        frame: frame.at(query.path_with("cursor", &query.cursor)),
+    let page = ExecutionsPage {
+        frame: frame.at(query.path()),
         counts,
         rows,
         chips: chips(&query),
-        plans,
-        categories: ErrorCategory::ALL,
+        names: FilterName::ALL,
         live_path: query.live_path(),
+        views: SavedViews::of(&headers, &query),
+        may_run: signed_in.may(Right::Run),
         query,
-    })
+    };
+    Ok(render(&page)?.into_response())
+}
+
+/// `GET /filter-values?name=&value=`: the values of a filter that begin with what was typed, as options.
+pub async fn filter_values(
+    State(state): State<WebState>,
+    _signed_in: SignedIn,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Result<Html<String>, Problem> {
+    let text =
+        |name: &str| pairs.iter().find(|(given, _)| given == name).map_or("", |(_, value)| value.as_str());
+    let Some(name) = FilterName::parse(text("add")) else { return Ok(Html(String::new())) };
+    let executions = state.service.executions();
+    let values: Vec<String> = match attribute_of(name) {
+        Some(attribute) => {
+            let found = executions.filter_values(attribute, text("value"), VALUES_OFFERED_MAX).await?;
+            found.into_iter().map(|value| value.value).collect()
+        }
+        None if name == FilterName::Task => task_ids(&state, text("value")).await?,
+        None => name.fixed_values(),
+    };
+    let options = values.iter().map(|value| format!("<option value=\"{}\">", super::markup::escape(value)));
+    Ok(Html(options.collect()))
+}
+
+/// The ids of tasks that begin with what was typed.
+async fn task_ids(state: &WebState, prefix: &str) -> Result<Vec<String>, Problem> {
+    let ids = state.service.tasks().list(None).await?.into_iter().map(|task| task.id);
+    let matching = ids.filter(|id| id.to_lowercase().starts_with(&prefix.to_lowercase()));
+    Ok(matching.take(VALUES_OFFERED_MAX as usize).collect())
+}
+
+/// The attribute whose values complete what is typed. `None`: the filter has few values, or they are not listed.
+fn attribute_of(name: FilterName) -> Option<FilterAttribute> {
+    match name {
+        FilterName::Plan => Some(FilterAttribute::Plan),
+        FilterName::Tool => Some(FilterAttribute::Tool),
+        FilterName::Server => Some(FilterAttribute::Server),
+        FilterName::Actor => Some(FilterAttribute::Actor),
+        FilterName::Status | FilterName::Task | FilterName::Category => None,
+    }
 }
 
 /// The parts of the list that change while it is read, each with the id of its element.
@@ -198,23 +177,49 @@ async fn load_parts(
     rights: ReaderRights,
 ) -> Result<(CountsPart, RowsPart), Problem> {
     let executions = state.service.executions();
-    let page = executions.page(&query.filter()?, ROWS_PER_PAGE).await?;
+    let filter = query.filter()?;
+    let page = executions.page(&filter, ROWS_PER_PAGE).await?;
     let by_status = executions.count_by_status().await?;
     let total: u64 = by_status.values().sum();
     let (position, _) = state.service.journal().head().await?;
+    let matching = if query.is_unfiltered() {
+        grouped(total)
+    } else {
+        let unpositioned = crate::service::ExecutionFilter { before: None, ..filter };
+        let counted = executions.count(&unpositioned, COUNTED_MAX).await?;
+        if counted == COUNTED_MAX { format!("{} or more", grouped(counted)) } else { grouped(counted) }
+    };
+    let rows = RowsPart {
+        rows: page.rows.into_iter().map(|listed| ExecutionListRow::of(listed, rights.values)).collect(),
+        is_empty_book: total == 0,
+        may_select: rights.operate,
+        filters: query.pairs().into_iter().map(|(name, value)| (name, value.to_owned())).collect(),
+        next_path: page.next.map(|next| query.path_at(&next.to_string())),
+        first_path: Some(query.path_at("")).filter(|_| !query.cursor.is_empty()),
+        position: grouped(position),
+        matching,
+    };
+    Ok((CountsPart { counts: status_counts(query, &by_status, total) }, rows))
+}
+
+fn status_counts(
+    query: &ListQuery,
+    by_status: &std::collections::BTreeMap<ExecutionStatus, u64>,
+    total: u64,
+) -> Vec<StatusCount> {
+    let chosen = query.only(FilterName::Status);
     let count_of = |status: &ExecutionStatus| {
         let count = by_status.get(status).copied().unwrap_or_default();
-        let word = status.as_str();
-        let is_current = query.status == word;
+        let is_current = chosen == Some(status.as_str());
         // A second click on a status shows all again.
-        let path = query.path_with("status", if is_current { "" } else { word });
+        let path = query.path_with_status(if is_current { None } else { Some(*status) });
         StatusCount { mark: Some(StatusMark::of_execution(*status)), count: grouped(count), path, is_current }
     };
     let all = StatusCount {
         mark: None,
         count: grouped(total),
-        path: query.path_with("status", ""),
-        is_current: query.status.is_empty(),
+        path: query.path_with_status(None),
+        is_current: !query.has(FilterName::Status),
     };
     let shown = [
         ExecutionStatus::Running,
@@ -226,33 +231,36 @@ async fn load_parts(
         ExecutionStatus::Compensated,
         ExecutionStatus::Cancelled,
     ];
-    let counts = std::iter::once(all).chain(shown.iter().map(count_of)).collect();
-    let rows = RowsPart {
-        rows: page.rows.into_iter().map(|listed| ExecutionListRow::of(listed, rights.values)).collect(),
-        is_empty_book: total == 0,
-        next_path: page.next.map(|next| query.path_with("cursor", &next.to_string())),
-        first_path: Some(query.path_with("cursor", "")).filter(|_| !query.cursor.is_empty()),
-        position: grouped(position),
-    };
-    Ok((CountsPart { counts }, rows))
+    std::iter::once(all).chain(shown.iter().map(count_of)).collect()
 }
 
-/// The filters that are set, but the status, which the counts show, and the search, which its field shows.
+/// The filters that are set, but a single status, which the counts show, and the search, which its field shows.
 fn chips(query: &ListQuery) -> Vec<FilterChip> {
-    let words = |name: &'static str| match name {
-        "actor" => "who",
-        "category" => "error",
-        "since" => "started since",
-        "until" => "started before",
-        other => other,
-    };
-    let is_chip = |(name, _): &(&'static str, &str)| !["status", "search"].contains(name);
-    let chip = |(name, value): (&'static str, &str)| FilterChip {
-        name: words(name),
-        value: value.to_owned(),
-        path_without: query.path_with(name, ""),
-    };
-    query.pairs().into_iter().filter(is_chip).map(chip).collect()
+    let single_status = query.only(FilterName::Status).is_some();
+    let terms = query.terms.iter().enumerate();
+    let shown = terms.filter(|(_, term)| !(term.name == FilterName::Status && single_status));
+    let mut chips: Vec<FilterChip> = shown
+        .map(|(index, term)| FilterChip {
+            name: format!("{}{}", term.name.word(), if term.excludes { " is not" } else { "" }),
+            value: term.value.clone(),
+            path_without: query.path_without(index),
+            path_turned: Some(query.path_turned(index)),
+        })
+        .collect();
+    for (name, word, value) in
+        [("since", "started since", &query.since), ("until", "started before", &query.until)]
+    {
+        if !value.is_empty() {
+            let path_without = query.path_without_time(name);
+            chips.push(FilterChip {
+                name: word.to_owned(),
+                value: value.clone(),
+                path_without,
+                path_turned: None,
+            });
+        }
+    }
+    chips
 }
 
 impl From<askama::Error> for Problem {

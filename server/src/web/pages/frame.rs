@@ -22,6 +22,7 @@ pub enum Area {
     Plans,
     Tasks,
     Context,
+    Templates,
     Tools,
     Statistics,
     Journal,
@@ -30,12 +31,13 @@ pub enum Area {
 
 impl Area {
     /// All areas, in the order of the navigation.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Executions,
         Self::Questions,
         Self::Plans,
         Self::Tasks,
         Self::Context,
+        Self::Templates,
         Self::Tools,
         Self::Statistics,
         Self::Journal,
@@ -166,8 +168,9 @@ impl Frame {
         }
     }
 
-    /// The colours and the times that a click on the quick switch leads to, each with its word.
-    pub fn next_display(&self) -> [(&'static str, &'static str, &'static str); 2] {
+    /// The colours, the times and the use of letter keys that a click on the quick switch leads to, each with its
+    /// word.
+    pub fn next_display(&self) -> [(&'static str, &'static str, &'static str); 3] {
         let theme = match self.display.theme {
             Theme::System => ("theme", "dark", "Colours: system"),
             Theme::Dark => ("theme", "light", "Colours: dark"),
@@ -178,7 +181,12 @@ impl Frame {
             TimeStyle::Utc => ("times", "relative", "Times: UTC"),
             TimeStyle::Relative => ("times", "local", "Times: relative"),
         };
-        [theme, times]
+        let keys = if self.display.letter_keys {
+            ("keys", "off", "Letter keys: on")
+        } else {
+            ("keys", "on", "Letter keys: off")
+        };
+        [theme, times, keys]
     }
 
     /// The same frame, whose display settings lead back to this path.
@@ -195,6 +203,7 @@ impl Frame {
                 Area::Plans => ("/plans", "plan", "Plans"),
                 Area::Tasks => ("/tasks", "task", "Tasks"),
                 Area::Context => ("/context", "note", "Context"),
+                Area::Templates => ("/templates", "grid", "Templates"),
                 Area::Tools => ("/tools", "tool", "Tools"),
                 Area::Statistics => ("/stats", "chart", "Statistics"),
                 Area::Journal => ("/journal", "book", "Journal"),

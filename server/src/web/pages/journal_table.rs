@@ -51,24 +51,27 @@ struct EntryRow {
     step: Option<String>,
     says: String,
     is_bad: bool,
+    /// Leads to the page that begins with the entry.
+    link: String,
     /// Its execution's id and the beginning of that.
     execution: Option<(String, String)>,
 }
 
 impl JournalTable {
-    /// The table of these entries; `next_path`: without its cursor.
-    pub fn of(entries: &[EntryView], page: usize, is_of_one: bool, path: &str) -> Self {
+    /// The table of these entries, which lie on the page `path`; `kept` are the filters, as the end of a query.
+    pub fn of(entries: &[EntryView], page: usize, is_of_one: bool, path: &str, kept: &str) -> Self {
         let separator = if path.contains('?') { '&' } else { '?' };
         let next = entries.last().filter(|_| entries.len() == page);
+        let link = |position: u64| format!("{path}{separator}at={position}#p-{position}");
         Self {
-            rows: entries.iter().map(entry_row).collect(),
+            rows: entries.iter().map(|entry| entry_row(entry, link(entry.position))).collect(),
             is_of_one,
-            next_path: next.map(|last| format!("{path}{separator}before={}", last.position)),
+            next_path: next.map(|last| format!("{path}{separator}before={}{kept}", last.position)),
         }
     }
 }
 
-fn entry_row(entry: &EntryView) -> EntryRow {
+fn entry_row(entry: &EntryView, link: String) -> EntryRow {
     let step = entry.body.get("step").and_then(Value::as_str).map(str::to_owned);
     EntryRow {
         position: entry.position,
@@ -79,7 +82,8 @@ fn entry_row(entry: &EntryView) -> EntryRow {
         kind: entry.kind.clone(),
         step,
         says: says(entry),
-        is_bad: is_bad(entry),
+        is_bad: entry.is_failure(),
+        link,
         execution: entry.execution.as_ref().map(|id| (url_part(id), short_id(id).to_owned())),
     }
 }
@@ -104,18 +108,13 @@ fn says(entry: &EntryView) -> String {
     text.chars().take(SAYS_CHARS_MAX).collect()
 }
 
-/// Whether an entry records something that went wrong.
-pub fn is_bad(entry: &EntryView) -> bool {
-    let is = |field: &str, word: &str| entry.body.get(field).and_then(Value::as_str) == Some(word);
-    entry.kind.contains("failed") || ["failed", "unknown"].iter().any(|word| is("outcome", word))
-}
-
 impl EntryRow {
-    /// The link to the entry's execution, if it has one.
-    fn link(&self) -> Markup {
+    /// The link to the entry in the journal of its execution, if it has one.
+    fn execution_link(&self) -> Markup {
         match &self.execution {
             Some((id, short)) => Markup::from_rendered(format!(
-                "<a href=\"/executions/{id}?view=journal\"><code>{}</code></a>",
+                "<a href=\"/executions/{id}?view=journal&amp;at={0}#p-{0}\"><code>{1}</code></a>",
+                self.position,
                 Markup::text(short)
             )),
             None => Markup::text("–"),

@@ -14,8 +14,9 @@ use futures_util::stream::unfold;
 use tokio::sync::watch;
 
 use super::execution::{self, PageQuery};
+use super::execution_filters::ListQuery;
 use super::execution_parts::ReaderRights;
-use super::executions::{ListQuery, live_parts};
+use super::executions::live_parts;
 use super::questions;
 use crate::service::RemoteListener;
 use crate::web::WebState;
@@ -63,8 +64,9 @@ type LiveResponse = Sse<
 pub async fn executions(
     State(state): State<WebState>,
     signed_in: SignedIn,
-    Query(query): Query<ListQuery>,
+    Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<LiveResponse, Problem> {
+    let query = ListQuery::of(&pairs)?;
     stream(state, &signed_in, LivePage::Executions(query), None).await
 }
 

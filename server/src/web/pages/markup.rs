@@ -25,6 +25,27 @@ impl Markup {
         Self(format!("<code>{}</code>", escape(text)))
     }
 
+    /// A sentence of ours, in which names stand between backticks.
+    pub fn sentence(text: &str) -> Self {
+        let mut sentence = Self::default();
+        let parts: Vec<&str> = text.split('`').collect();
+        let is_paired = parts.len() % 2 == 1;
+        for (index, part) in parts.iter().enumerate() {
+            if is_paired && index % 2 == 1 {
+                sentence.push_code(part);
+            } else {
+                let tick = if is_paired || index == 0 { "" } else { "`" };
+                sentence.push_text(&format!("{tick}{part}"));
+            }
+        }
+        sentence
+    }
+
+    /// A text that leads to a path of this server.
+    pub fn link(path: &str, text: &str, class: &str) -> Self {
+        Self(format!("<a class=\"{class}\" href=\"{}\">{}</a>", escape(path), escape(text)))
+    }
+
     pub fn push(&mut self, other: impl HtmlSafe) {
         self.0.push_str(&other.to_string());
     }
@@ -126,6 +147,11 @@ impl StatusMark {
         Self { class: status.as_str(), word, is_pill: false }
     }
 
+    /// A state that is neither an execution's nor a step's, in the colours and with the icon of a status.
+    pub fn new(class: &'static str, word: &'static str) -> Self {
+        Self { class, word, is_pill: false }
+    }
+
     /// The same mark with a filled background.
     pub fn pill(self) -> Self {
         Self { is_pill: true, ..self }
@@ -196,6 +222,8 @@ mod tests {
             Markup::code("<a b=\"c\">'&").as_str(),
             "<code>&lt;a b=&quot;c&quot;&gt;&#39;&amp;</code>"
         );
+        assert_eq!(Markup::sentence("`<a>` or `b`").as_str(), "<code>&lt;a&gt;</code> or <code>b</code>");
+        assert_eq!(Markup::sentence("one ` only").as_str(), "one ` only");
         assert_eq!([0, 999, 1_000, 48_207, 1_234_567].map(grouped).join(" "), "0 999 1,000 48,207 1,234,567");
         assert_eq!(url_part("a b/ü&"), "a%20b%2F%C3%BC%26");
     }

@@ -1,23 +1,42 @@
-//! `/plans`: the saved plans, and one plan with its graph, its findings and a form that runs it.
+//! `/plans`: the saved plans, and one version of a plan with its graph, its findings, its other versions and a form
+//! that runs it.
 
-use actbook_engine::plan::{Plan, Severity};
+use actbook_engine::plan::Plan;
 use actbook_engine::policy::StepStatus;
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, State};
-use axum::http::HeaderMap;
-use axum::response::{Html, IntoResponse, Redirect, Response};
-use serde_json::{Map, Value};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, Response};
+use serde::Deserialize;
+use serde_json::Map;
 
 use super::frame::{Area, Frame};
+use super::input_form::{InputForm, SubmittedInputs};
 use super::markup::{Markup, url_part};
-use super::render;
+use super::plan_check::CheckPart;
+use super::plan_document::OrderedPlanDocument;
+use super::rerun::start_with_inputs;
 use super::times::{PageTime, page_time};
+use super::{render, with_status};
 use crate::caller::Right;
 use crate::drawing::{NodeState, PlanGraph, render_for_page};
+use crate::service::PlanFilter;
+use crate::service::view::PlanView;
 use crate::web::WebState;
 use crate::web::authentication::SignedIn;
 use crate::web::problem::Problem;
+
+/// The query of the list. An empty value does not filter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PlansPageQuery {
+    search: String,
+    /// The plan's type.
+    #[serde(rename = "type")]
+    kind: String,
+    task: String,
+}
 
 /// One plan of the list.
 #[derive(Debug)]
@@ -36,18 +55,29 @@ struct PlanListRow {
 struct PlansPage {
     frame: Frame,
     plans: Vec<PlanListRow>,
+    query: PlansPageQuery,
+    is_filtered: bool,
+    may_save: bool,
 }
 
-/// A field of the form that runs a plan, made from the schema of one input.
+/// The query of a plan's page.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PlanQuery {
+    /// `None`: the newest.
+    version: Option<u64>,
+}
+
+/// Another version of the plan.
 #[derive(Debug)]
-struct RunField {
-    name: String,
-    about: String,
-    is_required: bool,
-    /// `text`, `number`, `checkbox` or `json`.
-    kind: &'static str,
-    choices: Vec<String>,
-    value: String,
+struct VersionLine {
+    version: u64,
+    path: String,
+    saved: PageTime,
+    steps: u64,
+    is_current: bool,
+    /// Compares it with the version before. `None`: it is the first.
+    diff_path: Option<String>,
 }
 
 #[derive(Debug, Template)]
@@ -56,17 +86,19 @@ struct PlanPage {
     frame: Frame,
     name: String,
     version: u64,
+    is_newest: bool,
+    path: String,
+    versions: Vec<VersionLine>,
     saved: PageTime,
     description: Option<String>,
     reasoning: Option<String>,
-    task: Option<String>,
+    task: Option<(String, String)>,
     drawing: Option<Markup>,
-    fields: Vec<RunField>,
-    /// Severity, message and remedy of each finding.
-    findings: Vec<(&'static str, String, String)>,
-    run_path: String,
+    form: InputForm,
+    check: CheckPart,
     executions_path: String,
     may_run: bool,
+    /// As YAML.
     document: String,
 }
 
@@ -75,8 +107,15 @@ pub async fn list(
     State(state): State<WebState>,
     signed_in: SignedIn,
     headers: HeaderMap,
+    Query(query): Query<PlansPageQuery>,
 ) -> Result<Html<String>, Problem> {
-    let plans = state.service.plans().list().await?.into_iter().map(|plan| PlanListRow {
+    let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let filter = PlanFilter {
+        kind: given(&query.kind),
+        task: given(&query.task),
+        words: query.search.split_whitespace().map(str::to_owned).collect(),
+    };
+    let plans = state.service.plans().find(&filter).await?.into_iter().map(|plan| PlanListRow {
         path: format!("/plans/{}", url_part(&plan.id)),
         executions_path: format!("/?plan={}", url_part(&plan.id)),
         version: plan.version,
@@ -87,7 +126,13 @@ pub async fn list(
     });
     let plans = plans.collect();
     let frame = Frame::load(&state, &signed_in, &headers, Area::Plans, "Plans").await?;
-    render(&PlansPage { frame: frame.at("/plans"), plans })
+    render(&PlansPage {
+        frame: frame.at("/plans"),
+        plans,
+        is_filtered: filter != PlanFilter::default(),
+        may_save: signed_in.may(Right::Run),
+        query,
+    })
 }
 
 /// `GET /plans/{id}`.
@@ -96,39 +141,68 @@ pub async fn show(
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,
+    Query(query): Query<PlanQuery>,
 ) -> Result<Html<String>, Problem> {
-    let (view, plan) = state.service.plans().get(&id).await?;
-    let check = state.service.plans().check(&plan.document, true).await.check;
-    let severity = |severity: Severity| match severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
-    };
-    let findings =
-        check.findings.iter().map(|one| (severity(one.severity), one.message.clone(), one.cure.clone()));
-    let findings = findings.collect();
+    render(&load_page(&state, &signed_in, &headers, &id, query.version, None).await?)
+}
+
+/// The page of a plan; `form`: the form of its inputs, if some were sent and refused.
+async fn load_page(
+    state: &WebState,
+    signed_in: &SignedIn,
+    headers: &HeaderMap,
+    id: &str,
+    version: Option<u64>,
+    form: Option<InputForm>,
+) -> Result<PlanPage, Problem> {
+    let plans = state.service.plans();
+    let (view, plan) = plans.version(id, version).await?;
+    let versions = plans.versions(id).await?;
+    let check = plans.check(&plan.document, true).await.check;
     let path = format!("/plans/{}", url_part(&view.id));
-    let frame = Frame::load(&state, &signed_in, &headers, Area::Plans, view.name.as_str()).await?;
-    render(&PlanPage {
+    let frame = Frame::load(state, signed_in, headers, Area::Plans, view.name.as_str()).await?;
+    Ok(PlanPage {
         frame: frame.at(path.clone()),
+        is_newest: versions.first().is_none_or(|newest| newest.version == view.version),
+        versions: versions.iter().map(|one| version_line(&path, one, view.version)).collect(),
         version: view.version,
         saved: page_time(&view.saved_at),
         description: plan.description.clone(),
         reasoning: plan.reasoning.clone(),
-        task: plan.task.clone(),
+        task: plan.task.clone().map(|task| (format!("/tasks/{}", url_part(&task)), task)),
         drawing: draw(&plan, &path),
-        fields: input_fields(&plan),
-        findings,
-        run_path: format!("{path}/run"),
+        form: form.unwrap_or_else(|| InputForm::of(&plan, &Map::new())),
+        check: CheckPart::of(&check),
         executions_path: format!("/?plan={}", url_part(&view.id)),
         may_run: signed_in.may(Right::Run),
-        document: plan.document.clone(),
+        document: document_as_yaml(&plan),
+        path,
         name: view.name,
     })
 }
 
+fn version_line(path: &str, one: &PlanView, current: u64) -> VersionLine {
+    let before = one.version.saturating_sub(1);
+    VersionLine {
+        version: one.version,
+        path: format!("{path}?version={}", one.version),
+        saved: page_time(&one.saved_at),
+        steps: one.steps,
+        is_current: one.version == current,
+        diff_path: (before > 0).then(|| format!("{path}/diff?from={before}&to={}", one.version)),
+    }
+}
+
+/// The document of a plan as people write it.
+pub fn document_as_yaml(plan: &Plan) -> String {
+    let document: Result<serde_json::Value, _> = serde_json::from_str(&plan.document);
+    let yaml =
+        document.ok().and_then(|document| serde_saphyr::to_string(&OrderedPlanDocument(&document)).ok());
+    yaml.unwrap_or_else(|| plan.document.clone())
+}
+
 /// The graph of a plan that does not run: every step is pending.
-fn draw(plan: &Plan, path: &str) -> Option<Markup> {
+pub fn draw(plan: &Plan, path: &str) -> Option<Markup> {
     let state = |_| NodeState {
         status: StepStatus::Pending,
         time: String::new(),
@@ -140,68 +214,22 @@ fn draw(plan: &Plan, path: &str) -> Option<Markup> {
     render_for_page(&PlanGraph::from_plan(plan), &states, path).map(Markup::from_rendered)
 }
 
-/// The fields for the plan's inputs, in the order of its schema.
-fn input_fields(plan: &Plan) -> Vec<RunField> {
-    let schema = plan.inputs.as_ref();
-    let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
-    let required = schema.and_then(|schema| schema.get("required")).and_then(Value::as_array);
-    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
-    let field = |(name, schema): (&String, &Value)| {
-        let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let choices = schema.get("enum").and_then(Value::as_array).cloned().unwrap_or_default();
-        RunField {
-            name: name.clone(),
-            about: text("description"),
-            is_required: is_required(name),
-            kind: match text("type").as_str() {
-                "string" => "text",
-                "number" | "integer" => "number",
-                "boolean" => "checkbox",
-                _ => "json",
-            },
-            choices: choices.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            value: schema.get("default").map(plain_text).unwrap_or_default(),
-        }
-    };
-    properties.into_iter().flatten().map(field).collect()
-}
-
-/// A value as a field shows it: a string without quotes, anything else as JSON.
-fn plain_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// `POST /plans/{id}/run`: starts an execution with the inputs of the form, and leads to its page.
+/// `POST /plans/{id}/run`: starts an execution with the inputs of the form, and leads to its page; with refused
+/// inputs, the page again.
 pub async fn run(
     State(state): State<WebState>,
     signed_in: SignedIn,
+    headers: HeaderMap,
     Path(id): Path<String>,
-    Form(form): Form<Vec<(String, String)>>,
+    Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
     let (reference, plan, _) = state.service.plans().load_and_check(&id).await?;
-    let inputs = form_inputs(&plan, &form)?;
-    let inputs = Some(Value::Object(inputs)).filter(|_| plan.inputs.is_some());
-    let started = state.service.executions().start(&signed_in.caller, reference, plan, inputs, true).await?;
-    let id = started.id.to_string();
-    if started.fresh {
-        state.service.background().drive_claimed(started.progress);
+    let sent = SubmittedInputs(sent);
+    match start_with_inputs(&state, &signed_in, reference, plan, &sent).await? {
+        Ok(started) => Ok(started),
+        Err(form) => {
+            let page = load_page(&state, &signed_in, &headers, &id, None, Some(form)).await?;
+            Ok(with_status(StatusCode::UNPROCESSABLE_ENTITY, render(&page)?))
+        }
     }
-    Ok(Redirect::to(&format!("/executions/{id}")).into_response())
-}
-
-/// The inputs that the form's fields mean. An empty field is left out, an unticked box is false.
-fn form_inputs(plan: &Plan, form: &[(String, String)]) -> Result<Map<String, Value>, Problem> {
-    let mut inputs = Map::new();
-    for field in input_fields(plan) {
-        let given = form.iter().find(|(name, _)| *name == field.name).map(|(_, value)| value.as_str());
-        let value = match (field.kind, given) {
-            ("checkbox", given) => Value::Bool(given.is_some()),
-            (_, None | Some("")) => continue,
-            ("text", Some(text)) => Value::from(text),
-            (_, Some(text)) => serde_json::from_str(text)
-                .map_err(|error| Problem::bad_parameter(&field.name, format!("this is no JSON: {error}")))?,
-        };
-        inputs.insert(field.name, value);
-    }
-    Ok(inputs)
 }

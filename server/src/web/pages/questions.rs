@@ -15,11 +15,17 @@ use crate::web::WebState;
 use crate::web::authentication::SignedIn;
 use crate::web::problem::Problem;
 
+/// Questions that the inbox shows at once.
+const CARDS_MAX: usize = 50;
+
 /// The cards and the counts beside them: a part that the live stream replaces.
 #[derive(Debug, Template)]
 #[template(path = "question_cards.html")]
 struct CardsPart {
+    /// The oldest ones.
     cards: Vec<QuestionCard>,
+    /// Questions that come up as these are answered.
+    more: usize,
     /// Kinds of questions and how many there are of each.
     kinds: Vec<(&'static str, usize)>,
     may_answer: bool,
@@ -64,7 +70,7 @@ async fn load(state: &WebState, rights: ReaderRights) -> Result<CardsPart, Probl
     let inbox = state.service.executions().open_questions().await?;
     let card =
         |one: &crate::service::OpenQuestion| QuestionCard::of(&one.execution, &one.question, rights.values);
-    let cards: Vec<QuestionCard> = inbox.iter().map(card).collect();
+    let mut cards: Vec<QuestionCard> = inbox.iter().map(card).collect();
     let mut kinds: Vec<(&'static str, usize)> = Vec::new();
     for card in &cards {
         match kinds.iter_mut().find(|(kind, _)| *kind == card.kind) {
@@ -72,5 +78,7 @@ async fn load(state: &WebState, rights: ReaderRights) -> Result<CardsPart, Probl
             None => kinds.push((card.kind, 1)),
         }
     }
-    Ok(CardsPart { cards, kinds, may_answer: rights.operate || rights.approve })
+    let more = cards.len().saturating_sub(CARDS_MAX);
+    cards.truncate(CARDS_MAX);
+    Ok(CardsPart { cards, more, kinds, may_answer: rights.operate || rights.approve })
 }

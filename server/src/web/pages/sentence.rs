@@ -68,7 +68,7 @@ fn blocked(inspected: &InspectedExecution, shows_values: bool, text: &mut Markup
         text.push_text(" ago: ");
     }
     push_bad_steps(view, shows_values, text);
-    for question in &inspected.questions {
+    for question in inspected.questions.iter().take(NAMES_MAX) {
         match question.facts.subject {
             QuestionSubject::PlanApproval => {
                 text.push_text("the plan waits for a yes before its first step. ")
@@ -96,6 +96,10 @@ fn blocked(inspected: &InspectedExecution, shows_values: bool, text: &mut Markup
             }
             QuestionSubject::Failure | QuestionSubject::Unknown | QuestionSubject::FailedUndo => {}
         }
+    }
+    let more = inspected.questions.len().saturating_sub(NAMES_MAX);
+    if more > 0 {
+        text.push_text(&format!("{} beside. ", count(more, "more question")));
     }
     push_done(view, text);
     text.push_text(" Nothing more starts until this is answered.");

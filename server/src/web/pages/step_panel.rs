@@ -6,7 +6,8 @@ use askama::Template;
 use askama::filters::HtmlSafe;
 use serde_json::Value;
 
-use super::execution_parts::{ReaderRights, step_path};
+use super::execution::PageQuery;
+use super::execution_parts::ReaderRights;
 use super::json_tree::{JsonTree, TreeExtent, json_tree};
 use super::markup::{Markup, StatusMark, short_id, url_part};
 use super::times::{PageTime, duration, page_time};
@@ -48,14 +49,28 @@ struct ValueBox {
     title: &'static str,
     tree: JsonTree,
     size: String,
-    /// Where the whole value can be downloaded.
-    path: String,
+    places: ValuePlaces,
+    /// The page can show all of it.
+    fits_page: bool,
     /// The value's text, for the copy button; `None`: too long for a page.
     text: Option<String>,
 }
 
+/// Where a value can be read.
+#[derive(Debug)]
+struct ValuePlaces {
+    /// `arguments`, `output` or `recorded`.
+    name: String,
+    /// Gives all of it as a file.
+    download: String,
+    /// The page with the whole value in its panel.
+    whole: String,
+}
+
 /// Longest value that a page carries for its copy button, in bytes.
 const COPY_BYTES_MAX: usize = 20_000;
+/// Longest value that a page shows whole, in bytes; a longer one is downloaded.
+const WHOLE_BYTES_MAX: usize = 300_000;
 
 /// One attempt of the step or of its compensation.
 #[derive(Debug)]
@@ -76,23 +91,32 @@ struct ApprovalLine {
     at: PageTime,
     reason: Option<String>,
     position: u64,
+    /// Leads to its entry in the journal.
+    entry: String,
 }
 
 impl StepPanel {
-    /// The panel of a step; closing it leads back to the view `tab`.
+    /// The panel of a step on the page that `query` shows; closing it leads back to that page.
     pub fn of(
         view: &ExecutionView,
         detail: StepDetail,
-        tab: &str,
+        query: &PageQuery,
         rights: ReaderRights,
         base_url: &str,
     ) -> Self {
         let id = view.id.to_string();
         let step = detail.step.id.to_string();
         let values = format!("/executions/{id}/steps/{}", url_part(&step));
+        let link = |step: &str| query.step_path(&id, step);
         let boxed = |title, name: &str, value: &Option<Value>, path: Option<String>| {
             let value = value.as_ref().filter(|_| rights.values)?;
-            Some(ValueBox::of(title, value, format!("{values}/{name}.json"), path.as_deref()))
+            let extent = if query.all == name { TreeExtent::Whole } else { TreeExtent::Part };
+            let places = ValuePlaces {
+                download: format!("{values}/{name}.json"),
+                whole: link(&step).replace("#panel", &format!("&all={name}#{name}")),
+                name: name.to_owned(),
+            };
+            Some(ValueBox::of(title, value, places, path.as_deref(), extent))
         };
         let undo = detail.to_undo.iter().map(|item| match (&item.tool, &item.action) {
             (Some(tool), _) => Markup::code(tool),
@@ -101,14 +125,14 @@ impl StepPanel {
         });
         let commands = commands(&id, &step, base_url, &detail);
         Self {
-            link: step_path(view, tab, &step),
-            close_path: format!("/executions/{id}?view={tab}"),
+            link: link(&step),
+            close_path: format!(
+                "/executions/{id}?view={}{}",
+                query.tab().as_str(),
+                query.kept(&["step", "all"])
+            ),
             mark: StatusMark::of_step(detail.step.status),
-            needs: detail
-                .depends_on
-                .iter()
-                .map(|need| (need.to_string(), step_path(view, tab, need.as_str())))
-                .collect(),
+            needs: detail.depends_on.iter().map(|need| (need.to_string(), link(need.as_str()))).collect(),
             undo: undo.collect(),
             error: detail
                 .step
@@ -125,7 +149,7 @@ impl StepPanel {
             arguments: boxed("Arguments", "arguments", &detail.step.arguments, None),
             output: boxed("Output", "output", &detail.step.output, Some(format!("steps.{step}.output"))),
             recorded: boxed("Recorded by the agent", "recorded", &detail.step.recorded, None),
-            approvals: detail.approvals.iter().map(approval_line).collect(),
+            approvals: detail.approvals.iter().map(|one| approval_line(&id, one)).collect(),
             compensations: detail.compensations.iter().map(compensation_line).collect(),
             late: detail.step.late.iter().map(|late| late.outcome.as_str().to_owned()).collect(),
             shows_values: rights.values,
@@ -140,17 +164,26 @@ impl StepPanel {
 }
 
 impl ValueBox {
-    fn of(title: &'static str, value: &Value, path: String, expression: Option<&str>) -> Self {
+    fn of(
+        title: &'static str,
+        value: &Value,
+        places: ValuePlaces,
+        expression: Option<&str>,
+        extent: TreeExtent,
+    ) -> Self {
         let text = serde_json::to_string_pretty(value).unwrap_or_default();
+        let fits_page = text.len() <= WHOLE_BYTES_MAX;
+        let extent = if fits_page { extent } else { TreeExtent::Part };
         Self {
             title,
-            tree: json_tree(value, expression, TreeExtent::Part),
+            tree: json_tree(value, expression, extent),
             size: if text.len() < 10_000 {
                 format!("{} bytes", text.len())
             } else {
                 format!("{} KB", text.len() / 1_000)
             },
-            path,
+            places,
+            fits_page,
             text: Some(text).filter(|text| text.len() <= COPY_BYTES_MAX),
         }
     }
@@ -219,8 +252,9 @@ fn took(from: &str, to: Option<&str>) -> String {
     both.map(|(from, to)| duration(to - from)).unwrap_or_default()
 }
 
-fn approval_line(approval: &ApprovalView) -> ApprovalLine {
+fn approval_line(execution: &str, approval: &ApprovalView) -> ApprovalLine {
     ApprovalLine {
+        entry: format!("/executions/{execution}?view=journal&at={0}#p-{0}", approval.position),
         approved: approval.approved,
         by: approval.by.clone(),
         at: page_time(&approval.at),

@@ -1,41 +1,61 @@
 //! The timeline of an execution: a lane for each step, one bar an attempt. Long stretches in which nothing ran are
-//! compressed, so that a retry days later does not squeeze the rest.
+//! compressed, so that a retry days later does not squeeze the rest. Behind a break of the axis stand the calls that
+//! an undo would make.
 
-use actbook_engine::policy::Outcome;
+mod axis;
+
+use actbook_engine::policy::{ExecutionStatus, Outcome};
 use askama::Template;
 use askama::filters::HtmlSafe;
 
-use super::markup::StatusMark;
+use super::execution::PageQuery;
+use super::markup::{Markup, StatusMark, count};
 use super::times::duration;
-use crate::service::{SpanKind, StepSpan, StepTimeline, Timeline};
+use crate::service::view::ExecutionView;
+use crate::service::{SpanKind, StepSpan, StepTimeline, Timeline, UndoItem};
+use axis::{AxisTick, TimeAxis};
 
-/// Lanes that are drawn; the table of steps shows the rest.
-const LANES_MAX: usize = 150;
-/// A stretch without any span is compressed if it is longer than this share of the time in which something ran.
-const GAP_SHARE: f64 = 0.5;
-/// The width of a compressed stretch, as a share of the whole.
-const GAP_WIDTH: f64 = 0.04;
+/// Lanes of one page.
+const LANES_PER_PAGE: usize = 100;
 /// The least width of a bar, as a share of the whole.
 const BAR_WIDTH_MIN: f64 = 0.004;
+/// Where the time axis ends if the calls of an undo are drawn behind it.
+const AXIS_END_BEFORE_UNDO: f64 = 0.85;
+/// Where the calls of an undo begin.
+const UNDO_START: f64 = 0.88;
+/// The greatest width of the bar of a call that an undo would make.
+const UNDO_WIDTH_MAX: f64 = 0.03;
 
 /// The view of the timeline.
 #[derive(Debug, Template)]
 #[template(path = "execution_timeline.html")]
 pub struct TimelinePart {
     lanes: Vec<Lane>,
-    /// Where stretches were compressed, in percent, and how long each was.
-    gaps: Vec<(String, String)>,
+    ticks: Vec<AxisTick>,
+    /// Where stretches were compressed, in percent.
+    gaps: Vec<String>,
+    /// How long each of them was.
+    gaps_told: String,
     whole: String,
-    left_out: usize,
+    /// The place of the present, if the execution goes on.
+    now: Option<String>,
+    /// Where the axis breaks, and how many calls an undo would make.
+    undo: Option<(String, String)>,
+    /// The kinds of bars that occur, for the legend.
+    legend: Vec<(&'static str, &'static str)>,
+    total: usize,
+    first: usize,
+    before_path: Option<String>,
+    next_path: Option<String>,
 }
 
 impl HtmlSafe for TimelinePart {}
 
-/// The bars of one step.
+/// The bars of one step, or of the whole execution.
 #[derive(Debug)]
 struct Lane {
-    id: String,
-    mark: StatusMark,
+    label: Markup,
+    class: &'static str,
     bars: Vec<Bar>,
     told: String,
     took: String,
@@ -49,143 +69,174 @@ struct Bar {
     width: String,
     right: String,
     is_line: bool,
+    told: String,
 }
+
+/// What is drawn for a span: the class of its bar, and what it means.
+const KINDS: [(&str, &str); 9] = [
+    ("b-queue", "queued"),
+    ("b-run", "in flight"),
+    ("b-ok", "succeeded"),
+    ("b-bad", "failed"),
+    ("b-unk", "unknown"),
+    ("b-wait", "waits for a person or an agent"),
+    ("b-retry", "retries later"),
+    ("b-comp", "compensating"),
+    ("b-pause", "paused"),
+];
+/// The bar of a call that an undo would make.
+const PLANNED: (&str, &str) = ("b-plan", "undo would run");
 
 impl TimelinePart {
     /// The view at the time `now_ms`, up to which open spans are drawn.
-    pub fn of(timeline: &Timeline, now_ms: i64) -> Self {
+    pub fn of(view: &ExecutionView, timeline: &Timeline, query: &PageQuery, now_ms: i64) -> Self {
+        let undo = planned_undo(view);
         let end = timeline.ended_ms.unwrap_or(now_ms).max(timeline.from_ms + 1);
-        let axis = TimeAxis::of(timeline, end);
-        let lanes = timeline.steps.iter().take(LANES_MAX).map(|step| lane(step, &axis, end)).collect();
+        let axis = TimeAxis::of(timeline, end, if undo.is_empty() { 1.0 } else { AXIS_END_BEFORE_UNDO });
+        let mut lanes: Vec<Lane> = Vec::new();
+        if !timeline.whole.is_empty() && query.from == 0 {
+            lanes.push(Lane::of_whole(&timeline.whole, &axis));
+        }
+        let shown = timeline.steps.iter().skip(query.from).take(LANES_PER_PAGE);
+        lanes.extend(shown.map(|step| {
+            Lane::of_step(step, &query.step_path(view.id.as_str(), step.id.as_str()), &axis, undo)
+        }));
+        let path = |from: usize| format!("/executions/{}?view=timeline&from={from}#tabs", view.id);
+        let next = query.from + LANES_PER_PAGE;
+        let is_drawn = |class: &str| lanes.iter().any(|lane| lane.bars.iter().any(|bar| bar.class == class));
+        let legend = KINDS.into_iter().chain([PLANNED]).filter(|(class, _)| is_drawn(class)).collect();
         Self {
-            lanes,
-            gaps: axis.gaps.iter().map(|(at, ms)| (percent(*at), duration(*ms))).collect(),
+            legend,
+            ticks: axis.ticks(),
+            gaps: axis.gaps.iter().map(|gap| percent(gap.place)).collect(),
+            gaps_told: axis.gaps.iter().map(|gap| duration(gap.ms)).collect::<Vec<_>>().join(", "),
             whole: duration(end - timeline.from_ms),
-            left_out: timeline.steps.len().saturating_sub(LANES_MAX),
+            now: timeline.ended_ms.is_none().then(|| percent(axis.end)),
+            undo: (!undo.is_empty()).then(|| (percent(axis.end), count(undo.len(), "call"))),
+            total: timeline.steps.len(),
+            first: query.from + 1,
+            before_path: (query.from > 0).then(|| path(query.from.saturating_sub(LANES_PER_PAGE))),
+            next_path: (next < timeline.steps.len()).then(|| path(next)),
+            lanes,
         }
     }
 }
 
-/// Where each time lies between 0 and 1.
-struct TimeAxis {
-    /// Times and their places, in order; in between places are interpolated.
-    points: Vec<(i64, f64)>,
-    /// The middle of each compressed stretch, and its length in milliseconds.
-    gaps: Vec<(f64, i64)>,
-}
-
-impl TimeAxis {
-    fn of(timeline: &Timeline, end: i64) -> Self {
-        let busy = busy_stretches(timeline, end);
-        let busy_ms: i64 = busy.iter().map(|(from, to)| to - from).sum::<i64>().max(1);
-        let is_long = |ms: i64| ms as f64 > busy_ms as f64 * GAP_SHARE;
-        let mut edges = vec![timeline.from_ms];
-        edges.extend(busy.iter().flat_map(|(from, to)| [*from, *to]));
-        edges.push(end);
-        // Every second stretch is idle: before, between and after the busy ones.
-        let idle = edges.chunks(2).filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)));
-        let long: Vec<(i64, i64)> = idle.filter(|(from, to)| is_long(to - from)).collect();
-        let long_ms: i64 = long.iter().map(|(from, to)| to - from).sum();
-        let whole_ms = (end - timeline.from_ms - long_ms).max(1) as f64;
-        let room = (1.0 - GAP_WIDTH * long.len() as f64).max(0.2);
-        let (mut points, mut gaps) = (vec![(timeline.from_ms, 0.0)], Vec::new());
-        let (mut at, mut place) = (timeline.from_ms, 0.0);
-        for (from, to) in long {
-            place += (from - at) as f64 / whole_ms * room;
-            points.push((from, place));
-            gaps.push((place + GAP_WIDTH / 2.0, to - from));
-            place += GAP_WIDTH;
-            points.push((to, place));
-            at = to;
-        }
-        points.push((end, 1.0));
-        Self { points, gaps }
-    }
-
-    fn place(&self, at: i64) -> f64 {
-        let after = self.points.iter().position(|(time, _)| *time >= at).unwrap_or(self.points.len() - 1);
-        let (to_time, to) = self.points[after];
-        let (from_time, from) = self.points[after.saturating_sub(1)];
-        if to_time == from_time {
-            return to;
-        }
-        from + (to - from) * (at - from_time) as f64 / (to_time - from_time) as f64
-    }
-}
-
-/// The stretches in which something ran, merged and in order.
-fn busy_stretches(timeline: &Timeline, end: i64) -> Vec<(i64, i64)> {
-    let runs = |span: &&StepSpan| span.kind != SpanKind::RetryDelay;
-    let spans = timeline.steps.iter().flat_map(|step| step.spans.iter().filter(runs));
-    let mut stretches: Vec<(i64, i64)> =
-        spans.map(|span| (span.from_ms, span.to_ms.unwrap_or(end).min(end))).collect();
-    stretches.sort_unstable();
-    let mut merged: Vec<(i64, i64)> = Vec::new();
-    for (from, to) in stretches {
-        match merged.last_mut() {
-            Some((_, last)) if from <= *last => *last = (*last).max(to),
-            Some(_) | None => merged.push((from, to.max(from))),
-        }
-    }
-    merged
-}
-
-fn lane(step: &StepTimeline, axis: &TimeAxis, end: i64) -> Lane {
-    let first = step.spans.first().map(|span| span.from_ms);
-    let last = step.spans.iter().map(|span| span.to_ms.unwrap_or(end)).max();
-    let took = first.zip(last).map_or("–".to_owned(), |(first, last)| duration(last - first));
-    let mark = StatusMark::of_step(step.status);
-    let attempts = if step.attempts > 1 { format!(", {} attempts", step.attempts) } else { String::new() };
-    Lane {
-        told: format!("{}, {}{attempts}, {took}", step.id, mark.word.to_lowercase()),
-        id: step.id.to_string(),
-        mark,
-        bars: step.spans.iter().map(|span| bar(span, axis, end)).collect(),
-        took,
-    }
-}
-
-fn bar(span: &StepSpan, axis: &TimeAxis, end: i64) -> Bar {
-    let (from, to) = (axis.place(span.from_ms), axis.place(span.to_ms.unwrap_or(end)));
-    let width = (to - from).max(BAR_WIDTH_MIN);
-    let left = from.min(1.0 - width);
-    let class = match span.kind {
-        SpanKind::Attempt(Some(Outcome::Succeeded)) => "b-ok",
-        SpanKind::Attempt(Some(Outcome::Failed)) => "b-bad",
-        SpanKind::Attempt(Some(Outcome::Unknown)) => "b-unk",
-        SpanKind::Attempt(None) => "b-run",
-        SpanKind::RetryDelay => "b-retry",
-        SpanKind::Compensation => "b-comp",
+/// The calls that an undo would make; none unless something went wrong and no undo has begun.
+fn planned_undo(view: &ExecutionView) -> &[UndoItem] {
+    let may_begin = match view.status {
+        ExecutionStatus::Running
+        | ExecutionStatus::Paused
+        | ExecutionStatus::Blocked
+        | ExecutionStatus::Failed
+        | ExecutionStatus::Cancelled => true,
+        ExecutionStatus::Compensating | ExecutionStatus::Compensated | ExecutionStatus::Succeeded => false,
     };
-    let is_line = span.kind == SpanKind::RetryDelay;
-    Bar { class, left: percent(left), width: percent(width), right: percent(left + width), is_line }
+    view.brief.as_ref().filter(|_| may_begin).map_or(&[], |brief| &brief.undo)
+}
+
+impl Lane {
+    fn of_whole(spans: &[StepSpan], axis: &TimeAxis) -> Self {
+        Self {
+            label: Markup::from_rendered("<span class=\"cut muted\">whole plan</span>".to_owned()),
+            class: "pending",
+            bars: spans.iter().filter_map(|span| Bar::of(span, 0, axis)).collect(),
+            told: "The whole plan".to_owned(),
+            took: String::new(),
+        }
+    }
+
+    fn of_step(step: &StepTimeline, link: &str, axis: &TimeAxis, undo: &[UndoItem]) -> Self {
+        let worked = || step.spans.iter().filter(|span| span.kind != SpanKind::Queued);
+        let first = worked().map(|span| span.from_ms).min();
+        let last = worked().map(|span| span.to_ms.unwrap_or(axis.until_ms)).max();
+        let took = first.zip(last).map_or("–".to_owned(), |(first, last)| duration(last - first));
+        let mark = StatusMark::of_step(step.status);
+        let attempts =
+            if step.attempts > 1 { format!(", {} attempts", step.attempts) } else { String::new() };
+        let mut attempt = 0;
+        let mut bars = Vec::new();
+        for span in &step.spans {
+            attempt += usize::from(matches!(span.kind, SpanKind::Attempt(_)));
+            bars.extend(Bar::of(span, attempt, axis));
+        }
+        bars.extend(undo.iter().position(|call| call.step == step.id).map(|at| Bar::planned(at, undo.len())));
+        let mut label = mark.icon_only();
+        label.push(Markup::link(link, step.id.as_str(), "cut"));
+        Self {
+            label,
+            class: mark.class,
+            bars,
+            told: format!("{}, {}{attempts}, {took}", step.id, mark.word.to_lowercase()),
+            took,
+        }
+    }
+}
+
+impl Bar {
+    /// The bar of a span. `None`: it waited for its turn so briefly that a bar would say too much.
+    fn of(span: &StepSpan, attempt: usize, axis: &TimeAxis) -> Option<Self> {
+        let until = span.to_ms.unwrap_or(axis.until_ms);
+        let (from, to) = (axis.place(span.from_ms), axis.place(until));
+        if span.kind == SpanKind::Queued && to - from < BAR_WIDTH_MIN {
+            return None;
+        }
+        let width = (to - from).max(BAR_WIDTH_MIN);
+        let left = from.min(axis.end - width).max(0.0);
+        let (class, what) = words(span.kind, attempt);
+        let goes_on = if span.to_ms.is_none() { ", goes on" } else { "" };
+        Some(Self {
+            class,
+            left: percent(left),
+            width: percent(width),
+            right: percent(left + width),
+            is_line: span.kind == SpanKind::RetryDelay,
+            told: format!("{what}, {}{goes_on}", duration(until - span.from_ms)),
+        })
+    }
+
+    /// The bar of the undo's call number `at` of `calls`.
+    fn planned(at: usize, calls: usize) -> Self {
+        let room = (1.0 - UNDO_START) / calls as f64;
+        let (left, width) =
+            (UNDO_START + room * at as f64, (room * 0.8).clamp(BAR_WIDTH_MIN, UNDO_WIDTH_MAX));
+        Self {
+            class: PLANNED.0,
+            left: percent(left),
+            width: percent(width),
+            right: percent(left + width),
+            is_line: false,
+            told: format!("call {} of an undo", at + 1),
+        }
+    }
+}
+
+/// The class of a span's bar, and what it shows.
+fn words(kind: SpanKind, attempt: usize) -> (&'static str, String) {
+    let undo = |what: &str| format!("undo, {what}");
+    match kind {
+        SpanKind::Queued => ("b-queue", "queued".to_owned()),
+        SpanKind::Waiting => ("b-wait", "waits for a person or an agent".to_owned()),
+        SpanKind::Paused => ("b-pause", "paused".to_owned()),
+        SpanKind::Attempt(outcome) => {
+            let (class, word) = match outcome {
+                Some(Outcome::Succeeded) => ("b-ok", "succeeded"),
+                Some(Outcome::Failed) => ("b-bad", "failed"),
+                Some(Outcome::Unknown) => ("b-unk", "unknown"),
+                None => ("b-run", "in flight"),
+            };
+            (class, format!("attempt {attempt}, {word}"))
+        }
+        SpanKind::RetryDelay => ("b-retry", "waits to retry".to_owned()),
+        SpanKind::Compensation(outcome) => match outcome {
+            Some(Outcome::Succeeded) => ("b-comp", undo("succeeded")),
+            Some(Outcome::Failed) => ("b-bad", undo("failed")),
+            Some(Outcome::Unknown) => ("b-unk", undo("unknown")),
+            None => ("b-comp", undo("in flight")),
+        },
+    }
 }
 
 fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use actbook_engine::id::StepId;
-    use actbook_engine::policy::StepStatus;
-
-    use super::*;
-
-    #[test]
-    fn long_idle_stretch_is_compressed() {
-        let attempt = |from_ms, to_ms| StepSpan {
-            kind: SpanKind::Attempt(Some(Outcome::Failed)),
-            from_ms,
-            to_ms: Some(to_ms),
-        };
-        let spans = vec![attempt(0, 1_000), attempt(90_000_000, 90_001_000)];
-        let step = StepTimeline { id: StepId::new("a"), status: StepStatus::Failed, attempts: 2, spans };
-        let timeline = Timeline { from_ms: 0, ended_ms: Some(90_001_000), steps: vec![step] };
-        let axis = TimeAxis::of(&timeline, 90_001_000);
-        assert_eq!(axis.gaps.len(), 1);
-        assert!((axis.place(1_000) - 0.48).abs() < 0.01, "{}", axis.place(1_000));
-        assert!((axis.place(90_000_000) - 0.52).abs() < 0.01, "{}", axis.place(90_000_000));
-        assert!((axis.place(90_001_000) - 1.0).abs() < 1e-9);
-    }
 }

@@ -61,8 +61,9 @@ const WIRES: [&str; 2] = ["main", "lib"];
 const DOORS: [&str; 4] = ["client", "mcp", "web", "cli"];
 const ENGINE_INSIDES: &str = "execution";
 /// What the doors may name of `tools`: data about tools and processes, never what calls a tool.
-const TOOLS_FOR_DOORS: [&str; 8] = [
+const TOOLS_FOR_DOORS: [&str; 9] = [
     "AskedInput",
+    "CircuitState",
     "Executor",
     "RequestedInput",
     "ServerState",

@@ -326,8 +326,11 @@ fn execution_is_drawn_with_its_states_and_its_times() {
     }
     let timeline = expect(200, &server.get(&format!("{path}/timeline")));
     let first = &timeline["steps"][0];
-    assert_eq!((&first["step"], &first["spans"][0]["outcome"]), (&json!("first"), &json!("succeeded")));
-    assert_eq!((&timeline["ended_at"], &timeline["steps"][1]["spans"]), (&Value::Null, &json!([])));
+    let attempt = first["spans"].as_array().unwrap().iter().find(|span| span["kind"] == "attempt").unwrap();
+    assert_eq!((&first["step"], &attempt["outcome"]), (&json!("first"), &json!("succeeded")));
+    let last = timeline["steps"][1]["spans"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["kind"], &last["to"]), (&json!("waiting"), &Value::Null), "it waits for a yes");
+    assert_eq!((&timeline["ended_at"], &timeline["whole"]), (&Value::Null, &json!([])));
 }
 
 #[test]

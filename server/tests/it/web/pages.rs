@@ -1,6 +1,13 @@
 //! The dashboard's pages over HTTP: what they show, that they escape what they show, and that their forms work
 //! without the script.
 
+mod bulk;
+mod execution;
+mod executions;
+mod others;
+mod plans;
+mod tools;
+
 use std::io::{BufRead, BufReader, Write};
 
 use super::server::{WebReply, WebServer, new_token};
@@ -81,12 +88,23 @@ fn hidden_field<'a>(html: &'a str, name: &str) -> &'a str {
         .unwrap_or_else(|| panic!("{name}: {html}"))
 }
 
+/// A text for a URL or a form, with every byte encoded.
+fn encode(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Writes a plan as JSON into the sandbox and saves it; its path below `/plans`.
+fn save_plan(sandbox: &Sandbox, plan: &serde_json::Value) -> String {
+    sandbox.write("saved.json", &plan.to_string());
+    let saved = sandbox.json(&["plan", "save", "saved.json"]);
+    format!("/plans/{}", saved["plan_id"].as_str().unwrap())
+}
+
 impl WebServer {
     /// Sends a form as a browser without a script does.
     fn submit(&self, cookie: &str, path: &str, fields: &[(&str, &str)]) -> WebReply {
-        let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
         let body: Vec<String> =
-            fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+            fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
         let origin = format!("http://{}", self.process.address);
         let headers = [
             ("Cookie", cookie),
@@ -128,15 +146,20 @@ fn hostile_texts_are_data_on_every_page() {
         let question = hidden_field(&blocked, "question");
         let paths = [
             "/".to_owned(),
-            format!("/?search={}", payload.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>()),
+            format!("/?search={}", encode(payload)),
             "/questions".to_owned(),
             "/journal".to_owned(),
             "/plans".to_owned(),
             "/tools".to_owned(),
+            "/templates".to_owned(),
             "/stats".to_owned(),
             "/context".to_owned(),
+            format!("/context?search={}", encode("alert")),
+            format!("/?plan={0}&plan!={0}", encode(payload)),
+            format!("/bulk?action=pause&all=1&plan={}", encode(payload)),
             "/tasks".to_owned(),
-            format!("/tasks/{}", payload.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>()),
+            format!("/tasks/{}", encode(payload)),
+            format!("/executions/{id}/rerun"),
             format!("/plans/{}", sandbox.json(&["list"])[0]["plan"]["id"].as_str().unwrap()),
             format!("/executions/{id}?view=graph&step=a"),
             format!("/executions/{id}?view=timeline"),
