@@ -26,6 +26,8 @@ pub struct InspectedExecution {
     pub started_by: Option<String>,
     /// It is running or compensating, and no live process drives it.
     pub is_orphaned: bool,
+    /// A step that may have run can be undone: its compensation is known, and its payloads are not erased.
+    pub can_undo: bool,
 }
 
 /// A question that waits for a person, and the execution that asks it.
@@ -47,6 +49,7 @@ impl Executions<'_> {
             plan: execution.plan.clone(),
             started_by: self.starter(found.stream.0).await?,
             is_orphaned: needs_driver && self.driver(&found).await?.is_none(),
+            can_undo: execution.can_undo() && !execution.erased,
             view,
             questions,
         })

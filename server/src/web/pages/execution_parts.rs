@@ -129,10 +129,7 @@ fn controls(inspected: &InspectedExecution) -> Vec<ControlButton> {
         | ExecutionStatus::Cancelled
         | ExecutionStatus::Compensated => {}
     }
-    let has_effects = view.steps.iter().any(|step| {
-        matches!(step.status, StepStatus::Succeeded | StepStatus::Unknown | StepStatus::CompensationFailed)
-    });
-    if has_effects && view.status != ExecutionStatus::Compensating {
+    if inspected.can_undo && view.status != ExecutionStatus::Compensating {
         controls.push(button("undo", "compensating", "Undo…", true));
     }
     if view.ended_at.is_none() && view.ending.is_none() {

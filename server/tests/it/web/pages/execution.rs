@@ -48,6 +48,17 @@ fn timeline_tells_attempts_waits_retries_and_the_undo_apart() {
 }
 
 #[test]
+fn undo_is_offered_only_where_something_can_be_undone() {
+    let (sandbox, id) = blocked(FLAKY);
+    let server = WebServer::start(&sandbox);
+    let cookie = server.sign_in();
+    let head = || server.page(&cookie, &format!("/executions/{id}")).contains("Undo…");
+    assert!(head(), "the file can be deleted");
+    sandbox.expect(0, &["undo", &id]);
+    assert!(!head(), "what remains done was only read");
+}
+
+#[test]
 fn steps_are_windowed_and_found_on_the_server() {
     let sandbox = Sandbox::new();
     let steps: Vec<_> = (0..450).map(|no| json!({ "id": format!("s{no}"), "action": "look" })).collect();
