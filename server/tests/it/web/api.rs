@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use super::server::{WebReply, WebServer};
+use super::server::{WebServer, expect};
 use crate::cli::Sandbox;
 
 /// A plan that writes a file, asks before the second one, and can be undone.
@@ -18,12 +18,6 @@ fn careful_plan() -> Value {
     let mut second = write("second");
     second["approval"] = json!("required");
     json!({ "name": "careful", "steps": [write("first"), second] })
-}
-
-#[track_caller]
-fn expect(status: u16, reply: &WebReply) -> Value {
-    assert_eq!(reply.status, status, "{reply:?}");
-    reply.json()
 }
 
 /// Starts the plan and waits for its question; its view.
