@@ -1,5 +1,5 @@
 //! Everything that `actbook serve` answers on its one port: pages at `/`, the API at `/api/v1`, MCP at `/mcp`, and
-//! `/healthz` and `/readyz`. Translates HTTP into service calls and views into responses; all rules live in
+//! `/metrics`, `/healthz` and `/readyz`. Translates HTTP into service calls and views into responses; all rules live in
 //! `service`.
 //!
 //! A request passes these layers, outermost first:
@@ -22,6 +22,7 @@ mod hosts;
 mod listen;
 mod listener;
 mod login;
+mod metrics;
 mod openapi;
 mod pages;
 mod problem;
@@ -120,6 +121,7 @@ fn routes_with_credentials(endpoints: Endpoints) -> Router {
     let own = Router::new()
         .nest("/api/v1", api::router())
         .merge(openapi::router())
+        .merge(metrics::router())
         .merge(login::router())
         .merge(pages::router())
         .with_state(state.clone());

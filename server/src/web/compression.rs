@@ -67,7 +67,12 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
+/// Whether a response has a type that becomes smaller. One that can be read in ranges is left as it is: the ranges and
+/// the ETag are those of its own bytes.
 fn is_compressible(headers: &HeaderMap) -> bool {
+    if headers.contains_key(header::ACCEPT_RANGES) {
+        return false;
+    }
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or(kind).trim();
     COMPRESSED_TYPES.contains(&kind) && !headers.contains_key(header::CONTENT_ENCODING)

@@ -7,6 +7,7 @@ mod credentials;
 mod events;
 mod foreign_pages;
 mod login;
+mod metrics;
 mod openapi;
 mod pages;
 mod roles;

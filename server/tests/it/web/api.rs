@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use super::server::{WebReply, WebServer};
+use super::server::{WebServer, expect};
 use crate::cli::Sandbox;
 
 /// A plan that writes a file, asks before the second one, and can be undone.
@@ -18,12 +18,6 @@ fn careful_plan() -> Value {
     let mut second = write("second");
     second["approval"] = json!("required");
     json!({ "name": "careful", "steps": [write("first"), second] })
-}
-
-#[track_caller]
-fn expect(status: u16, reply: &WebReply) -> Value {
-    assert_eq!(reply.status, status, "{reply:?}");
-    reply.json()
 }
 
 /// Starts the plan and waits for its question; its view.
@@ -337,18 +331,25 @@ fn execution_is_drawn_with_its_states_and_its_times() {
 fn long_step_is_read_in_ranges() {
     let sandbox = Sandbox::new();
     let server = WebServer::start(&sandbox);
-    let view = start(&server);
+    let write = json!({ "path": "long.txt", "content": "x".repeat(5_000) });
+    let plan = json!({ "name": "long", "steps": [{ "id": "first", "tool": "files/write_file", "arguments": write }] });
+    let view = expect(201, &server.post("/api/v1/executions", &json!({ "plan": plan, "wait_s": 30 })));
     let path = format!("/api/v1/executions/{}/steps/first", view["id"].as_str().unwrap());
     let whole = server.get(&path);
     let token = format!("Bearer {}", server.token);
     let read = |range: &str, tag: &str| {
-        let headers = [("Authorization", token.as_str()), ("Range", range), ("If-Range", tag)];
+        let headers = [
+            ("Authorization", token.as_str()),
+            ("Range", range),
+            ("If-Range", tag),
+            ("Accept-Encoding", "gzip"),
+        ];
         server.send("GET", &path, &headers, "")
     };
     let (length, tag) = (whole.body.len(), whole.header("etag"));
-    let (first, rest) = (read("bytes=0-99", tag), read("bytes=100-", tag));
+    let (first, rest) = (read("bytes=0-1999", tag), read("bytes=2000-", tag));
     assert_eq!((first.status, rest.status), (206, 206), "{first:?}");
-    assert_eq!(first.header("content-range"), format!("bytes 0-99/{length}"));
+    assert_eq!(first.header("content-range"), format!("bytes 0-1999/{length}"));
     assert_eq!(format!("{}{}", first.body, rest.body), whole.body);
     assert_eq!(read("bytes=0-99", "\"another\"").status, 200, "the document has changed: it is sent whole");
     let behind = read("bytes=9999999-", tag);

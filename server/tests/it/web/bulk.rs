@@ -2,16 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::server::{WebReply, WebServer};
+use super::server::{WebServer, expect};
 use crate::cli::{BINARY, Sandbox};
 
 const PATH: &str = "/api/v1/executions:bulk";
-
-#[track_caller]
-fn expect(status: u16, reply: &WebReply) -> Value {
-    assert_eq!(reply.status, status, "{reply:?}");
-    reply.json()
-}
 
 /// Starts an execution of this plan and waits until it asks or ends; its path.
 fn start(server: &WebServer, plan: &Value) -> String {

@@ -6,16 +6,10 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use super::server::{WebReply, WebServer};
+use super::server::{WebServer, expect};
 use crate::cli::Sandbox;
 use crate::counts::times;
 use crate::mcp::conformance::{clients_folder, node_command};
-
-#[track_caller]
-fn expect(status: u16, reply: &WebReply) -> Value {
-    assert_eq!(reply.status, status, "{reply:?}");
-    reply.json()
-}
 
 /// Asserts that a program exits with success; its output.
 #[track_caller]

@@ -22,6 +22,13 @@ pub struct WebReply {
     pub body: String,
 }
 
+/// Asserts the status of a response; its body.
+#[track_caller]
+pub fn expect(status: u16, reply: &WebReply) -> Value {
+    assert_eq!(reply.status, status, "{reply:?}");
+    reply.json()
+}
+
 impl WebReply {
     /// The first header of this name; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
