@@ -66,8 +66,10 @@ trait AgentTool: DeserializeOwned + JsonSchema + Send {
     /// What `handle` gives: an `AgentAnswer`, or a `CallToolResponse` if it may also be a task or a question.
     type Answer: Into<CallToolResponse>;
 
-    /// The JSON Schema of the answer's structured content.
-    fn output_schema() -> Arc<JsonObject>;
+    /// The JSON Schema of the answer's structured content: of an execution's view, unless a tool has its own.
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_schema()
+    }
 
     /// Answers a call with these arguments.
     fn handle(
