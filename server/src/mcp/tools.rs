@@ -59,7 +59,6 @@ trait AgentTool: DeserializeOwned + JsonSchema + Send {
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
     const EFFECT: ToolEffect;
-    /// The profiles that offer the tool.
     const PROFILES: &'static [ToolProfile];
     /// Which arguments go together. Empty: all do.
     const VARIANTS: &'static [CallVariant] = &[];
@@ -94,7 +93,6 @@ pub struct OfferedTool {
     handler: ToolHandler,
 }
 
-/// The profiles that offer a tool.
 const ALL_PROFILES: &[ToolProfile] = &[ToolProfile::Run, ToolProfile::Record, ToolProfile::Full];
 const RECORD_AND_FULL: &[ToolProfile] = &[ToolProfile::Record, ToolProfile::Full];
 const FULL_ONLY: &[ToolProfile] = &[ToolProfile::Full];

@@ -160,7 +160,6 @@ fn mark_params(tenant: TenantId, keys: &[(u64, u64)]) -> Vec<Vec<SqlValue>> {
     keys.iter().map(|(stretch, facet)| vec![tenant.into(), (*stretch).into(), (*facet).into()]).collect()
 }
 
-/// Decodes a row of `MARK`.
 fn decode_mark(row: &Row) -> Result<MarkRow, Error> {
     Ok(MarkRow {
         stretch: row.uint(0)?,
