@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Declares an enum whose variants each have one text, the same in plans, in the journal and in every view.
+/// Declares an enum whose variants each have one text, the same in plans, in the journal and in every view. Where it
+/// is used, serde's `Serialize` and `Deserialize` are in scope.
+#[macro_export]
 macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$mark:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -33,7 +35,7 @@ macro_rules! string_enum {
         }
     };
 }
-pub(crate) use string_enum;
+pub use string_enum;
 
 string_enum!(
     /// What happens to the effects so far when a step fails: ask a person, propose to undo, or undo at once.

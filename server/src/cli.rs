@@ -269,7 +269,6 @@ fn print_completions(output: &Output, shell: clap_complete::Shell) -> CommandRes
     Ok(Exit::Done)
 }
 
-/// Prints the man page: one page with every command on it.
 fn print_man_page(output: &Output) -> CommandResult {
     let failed =
         |error: std::io::Error| Error::command_line(CommandLineCode::Io, error.to_string(), "try again");

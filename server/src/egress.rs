@@ -130,7 +130,6 @@ impl Resolve for CheckedResolver {
     }
 }
 
-/// The message of a denied private address.
 fn private_address_message(host: &str, address: IpAddr) -> String {
     format!(
         "`{host}` is at {address}, which is not a public address; the config's `egress.allow` can name it"

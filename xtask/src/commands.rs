@@ -118,7 +118,7 @@ pub fn fuzz(cases: &str) -> Result<()> {
 }
 
 pub fn bench(arguments: &[&str]) -> Result<()> {
-    let postgres = Postgres::start()?;
+    let postgres = Postgres::start(None)?;
     let args = ["run", "--package", "actbook", "--example", "bench", "--"];
     let mut run = dist::cargo(&[&args, arguments].concat())?;
     run_loud("bench", postgres.set_environment(&mut run), "The bench says what it missed, above.")

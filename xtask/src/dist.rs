@@ -36,7 +36,7 @@ fn collect_profile(compiler: &Compiler, profile: &Path) -> Result<()> {
     }
     let args = ["run", "--package", "actbook", "--example", "bench", "--", "--train"];
     let mut run = compiler.cargo(&args, &format!("-Cprofile-generate={}", counts.display()));
-    let postgres = Postgres::is_available().then(Postgres::start).transpose()?;
+    let postgres = Postgres::is_available().then(|| Postgres::start(None)).transpose()?;
     if let Some(postgres) = &postgres {
         postgres.set_environment(&mut run);
     } else {

@@ -2,11 +2,13 @@
 //! Rust's own components from rustup, MCP servers from npm and PyPI under the target folder. Installs only
 //! what is missing.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::memory::MemoryFolder;
 use crate::postgres::Postgres;
 use crate::stage::{self, command};
 
@@ -25,9 +27,14 @@ const ENVIRONMENTS: [(&str, &[&str]); 2] = [
 const NODE_MAJOR_MIN: u32 = 20;
 const NODE_MAJOR: u32 = 22;
 
+/// Tests that run at once, for each core: most of a test's time is waiting for other processes.
+const TESTS_PER_CORE: usize = 3;
+
 /// A machine on which every test can run. PostgreSQL stops when this is dropped.
 pub struct Machine {
     postgres: Postgres,
+    /// Dropped after PostgreSQL, whose files it holds.
+    memory: Option<MemoryFolder>,
     npm: PathBuf,
     pypi: PathBuf,
     clients: PathBuf,
@@ -46,12 +53,20 @@ impl Machine {
             install_environment(&pypi.join(name), packages)?;
         }
         let clients = crate::clients::prepare()?;
-        Ok(Self { postgres: Postgres::start()?, npm, pypi, clients, path })
+        let memory = MemoryFolder::create()?;
+        let postgres = Postgres::start(memory.as_ref().map(MemoryFolder::path))?;
+        Ok(Self { postgres, memory, npm, pypi, clients, path })
     }
 
-    /// Sets the environment variables that tell a test run where the installed parts are.
+    /// Sets the environment variables that tell a test run where the installed parts are, where its files go, and
+    /// how many tests run at once.
     pub fn set_environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let command = self.postgres.set_environment(command).env("PATH", &self.path);
+        let threads = TESTS_PER_CORE * std::thread::available_parallelism().map_or(1, NonZero::get);
+        for name in ["NEXTEST_TEST_THREADS", "RUST_TEST_THREADS"] {
+            command.env(name, threads.to_string());
+        }
+        command.envs(self.memory.iter().map(|memory| ("TMPDIR", memory.temporary_files())));
         let command = command.env("ACTBOOK_TEST_NPM", &self.npm).env("ACTBOOK_TEST_PYPI", &self.pypi);
         command.env("ACTBOOK_TEST_CLIENTS", &self.clients)
     }

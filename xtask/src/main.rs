@@ -6,6 +6,7 @@ mod clients;
 mod commands;
 mod dist;
 mod machine;
+mod memory;
 mod package;
 mod planted;
 mod postgres;

@@ -38,12 +38,13 @@ impl Postgres {
     /// The environment variable with the URL of a server on which tests may create databases.
     pub const ENV: &'static str = "ACTBOOK_TEST_POSTGRES";
 
-    pub fn start() -> Result<Self> {
+    /// Starts a server whose files lie in `folder`; `None`: on the disk that a bench measures.
+    pub fn start(folder: Option<&Path>) -> Result<Self> {
         if let Ok(url) = std::env::var(Self::ENV) {
             return Ok(Self::External(url));
         }
         let begun = Instant::now();
-        let cluster = Cluster::start()?;
+        let cluster = Cluster::start(folder)?;
         eprintln!("── postgres: {}, {:.1} s", cluster.url, begun.elapsed().as_secs_f64());
         Ok(Self::Scratch(cluster))
     }
@@ -74,11 +75,11 @@ impl Postgres {
 }
 
 impl Cluster {
-    fn start() -> Result<Self> {
+    fn start(parent: Option<&Path>) -> Result<Self> {
         let programs = Postgres::programs().context("PostgreSQL's programs are nowhere to be found")?;
         let user = if machine::is_root()? { Some(User::unprivileged()?) } else { None };
-        let folder =
-            tempfile::Builder::new().prefix("actbook-postgres-").tempdir_in(parent_folder(user.as_ref()))?;
+        let parent = parent.map_or_else(|| disk_folder(user.as_ref()), Path::to_owned);
+        let folder = tempfile::Builder::new().prefix("actbook-postgres-").tempdir_in(parent)?;
         if let Some(user) = &user {
             std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700))?;
             chown(folder.path(), Some(user.uid), Some(user.gid))?;
@@ -138,9 +139,9 @@ impl User {
     }
 }
 
-/// The folder for the cluster: the target folder if the user can reach it, so that a bench measures one file
-/// system.
-fn parent_folder(user: Option<&User>) -> PathBuf {
+/// The folder on disk for the cluster: the target folder if the user can reach it, so that a bench measures one
+/// file system.
+fn disk_folder(user: Option<&User>) -> PathBuf {
     let target = stage::target();
     let open =
         |folder: &Path| folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0);

@@ -40,9 +40,7 @@ pub enum CureAction {
     ReadToolSchema,
     /// Read how the tool describes itself.
     ReadToolDescription,
-    /// List the tools of all servers.
     ListTools,
-    /// List the tools of one server.
     ListServerTools,
     /// Find out why a server does not answer.
     InspectServers,

@@ -10,10 +10,8 @@ use super::{Plan, PlanPolicy, STEPS_MAX, Step, document, graph, inputs};
 use crate::chain::Digest;
 use crate::policy::{OnFailure, PlanApproval};
 
-/// The known fields of a plan.
 const PLAN_FIELDS: [&str; 8] =
     ["name", "description", "type", "task", "reasoning", "inputs", "policy", "steps"];
-/// The known fields of `policy`.
 const POLICY_FIELDS: [&str; 5] = ["concurrency", "on_failure", "timeout", "max_calls", "approval"];
 /// Largest `policy.concurrency`: steps of one execution that may run at the same time.
 const CONCURRENCY_MAX: i64 = 256;

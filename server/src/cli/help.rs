@@ -186,7 +186,6 @@ fn overview_text() -> String {
     format!("{}\n{}", CliArgs::command().render_long_help(), topic_list())
 }
 
-/// The list of topics, a line each.
 pub fn topic_list() -> String {
     let lines = TOPICS.iter().map(|topic| format!("  {:16}{}\n", topic.name, topic.about));
     format!("Topics of `actbook help TOPIC`:\n{}", lines.collect::<String>())

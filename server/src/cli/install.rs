@@ -67,7 +67,6 @@ pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> Comm
     Ok(Exit::Done)
 }
 
-/// Says where the entry was written.
 pub fn print_written(output: &Output, client_file: &ClientConfigFile, entry: &Value) {
     let file = client_file.file.display();
     if output.json {

@@ -20,7 +20,6 @@ pub const QUIET: Style = Style::new().dimmed();
 /// Headings and names.
 pub const STRONG: Style = Style::new().bold();
 
-/// The symbol and the style of a step's status.
 pub fn step_symbol_and_style(status: StepStatus) -> (&'static str, Style) {
     match status {
         StepStatus::Pending => ("○", QUIET),
@@ -38,7 +37,6 @@ pub fn step_symbol_and_style(status: StepStatus) -> (&'static str, Style) {
     }
 }
 
-/// The style of an execution's status.
 pub fn execution_style(status: ExecutionStatus) -> Style {
     match status {
         ExecutionStatus::Running | ExecutionStatus::Compensating => BUSY,

@@ -80,7 +80,6 @@ pub fn ask_to_trust(output: &Output, candidate: &ConfigCandidate) -> Result<bool
     Ok(yes)
 }
 
-/// Records the config as trusted.
 fn record_trust(candidate: &ConfigCandidate) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         let message = format!("the record of trusted files cannot be saved: {error}");

@@ -345,7 +345,7 @@ fn person_cures(act: &PersonAct) -> Cures {
 /// The roles that have the right.
 fn forbidden_cure(needed: Right) -> String {
     let roles: Vec<&str> =
-        Role::ALL.into_iter().filter(|role| role.rights().has(needed)).map(Role::as_str).collect();
+        Role::ALL.iter().filter(|role| role.rights().has(needed)).map(|role| role.as_str()).collect();
     format!("use a token with the role {}: `actbook token create --role ROLE`", roles.join(" or "))
 }
 

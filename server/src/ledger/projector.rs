@@ -72,11 +72,6 @@ impl Projector {
         self.catch_up_to(self.head().await?, on_round).await
     }
 
-    /// How many entries the projection is behind the journal.
-    pub async fn entries_behind(&self) -> Result<u64, Error> {
-        Ok(self.head().await?.saturating_sub(self.position().await?))
-    }
-
     /// Follows the journal until the future is dropped.
     pub async fn follow(&self, notifier: &Notifier) {
         let _guard = FollowGuard::new(&self.is_followed);

@@ -94,18 +94,13 @@ impl ArgumentSpec {
         }
         let required = self.schema.get("required").and_then(Value::as_array).into_iter().flatten();
         let missing = required.filter_map(Value::as_str).find(|name| !given.contains_key(*name));
-        match missing {
-            Some(name) => {
-                let message = format!("{tool} needs `{name}`");
-                Err(argument_error(
-                    name,
-                    AgentErrorCode::MissingArgument,
-                    message,
-                    self.cure(name, &Value::Null),
-                ))
-            }
-            None => Ok(()),
-        }
+        missing.map_or(Ok(()), |name| Err(self.missing_argument(tool, name)))
+    }
+
+    /// The error for a call without an argument that it needs.
+    fn missing_argument(&self, called: &str, name: &str) -> Error {
+        let message = format!("{called} needs `{name}`");
+        argument_error(name, AgentErrorCode::MissingArgument, message, self.cure(name, &Value::Null))
     }
 
     /// Refuses an argument that the call's variant does not take, or a call without one that the variant
@@ -127,18 +122,8 @@ impl ArgumentSpec {
             let message = format!("{called} does not take `{unexpected}`");
             return Err(argument_error(unexpected, AgentErrorCode::UnexpectedArgument, message, cure));
         }
-        match variant.required.iter().find(|name| !given.contains_key(**name)) {
-            Some(name) => {
-                let message = format!("{called} needs `{name}`");
-                Err(argument_error(
-                    name,
-                    AgentErrorCode::MissingArgument,
-                    message,
-                    self.cure(name, &Value::Null),
-                ))
-            }
-            None => Ok(()),
-        }
+        let missing = variant.required.iter().find(|name| !given.contains_key(**name));
+        missing.map_or(Ok(()), |name| Err(self.missing_argument(&called, name)))
     }
 
     /// Rewrites enum values that differ only in case, or in `-` or a space for `_`, to the declared ones.

@@ -59,15 +59,16 @@ trait AgentTool: DeserializeOwned + JsonSchema + Send {
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
     const EFFECT: ToolEffect;
-    /// The profiles that offer the tool.
     const PROFILES: &'static [ToolProfile];
     /// Which arguments go together. Empty: all do.
     const VARIANTS: &'static [CallVariant] = &[];
     /// What `handle` gives: an `AgentAnswer`, or a `CallToolResponse` if it may also be a task or a question.
     type Answer: Into<CallToolResponse>;
 
-    /// The JSON Schema of the answer's structured content.
-    fn output_schema() -> Arc<JsonObject>;
+    /// The JSON Schema of the answer's structured content: of an execution's view, unless a tool has its own.
+    fn output_schema() -> Arc<JsonObject> {
+        answer::execution_schema()
+    }
 
     /// Answers a call with these arguments.
     fn handle(
@@ -92,7 +93,6 @@ pub struct OfferedTool {
     handler: ToolHandler,
 }
 
-/// The profiles that offer a tool.
 const ALL_PROFILES: &[ToolProfile] = &[ToolProfile::Run, ToolProfile::Record, ToolProfile::Full];
 const RECORD_AND_FULL: &[ToolProfile] = &[ToolProfile::Record, ToolProfile::Full];
 const FULL_ONLY: &[ToolProfile] = &[ToolProfile::Full];

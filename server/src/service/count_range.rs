@@ -33,7 +33,6 @@ pub struct CountRange<'a> {
     plans: Option<BTreeSet<String>>,
     /// Periods whose rows are read.
     periods: Vec<(Grain, i64, i64)>,
-    /// Counts that were computed from the journal.
     computed: Vec<PeriodCount>,
 }
 

@@ -72,7 +72,6 @@ pub struct ListedError {
 }
 
 impl Executions<'_> {
-    /// A page of the executions that match.
     pub async fn page(self, filter: &ExecutionFilter, limit: usize) -> Result<ExecutionPage, Error> {
         let mut summaries = self.list(filter, limit as u64 + 1).await?;
         let has_more = summaries.len() > limit;

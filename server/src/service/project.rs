@@ -43,7 +43,6 @@ impl Service {
         self.is_confined.then_some(&*self.project)
     }
 
-    /// The boundary as an owned string, for filters.
     pub(super) fn owned_boundary(&self) -> Option<String> {
         self.boundary().map(str::to_owned)
     }

@@ -122,12 +122,10 @@ impl Service {
         }
     }
 
-    /// Redacts the text, if there is one.
     fn redact_text(&self, text: &mut Option<String>) {
         text.iter_mut().for_each(|text| self.tools.redact_text(text));
     }
 
-    /// Redacts the value, if there is one.
     fn redact_value(&self, value: &mut Option<Value>) {
         value.iter_mut().for_each(|value| self.tools.redact(value));
     }

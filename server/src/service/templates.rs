@@ -292,7 +292,6 @@ fn of_shipped_template(error: Error) -> Error {
     error
 }
 
-/// The list view of a template.
 fn template_view(template: &FoundTemplate) -> TemplateView {
     let plan = &template.plan;
     TemplateView {

@@ -56,7 +56,6 @@ impl ToolCatalog<'_> {
         self.redact_server(self.0.tools.list_server(server).await)
     }
 
-    /// The server with its tools redacted.
     fn redact_server(self, server: ServerTools) -> ServerTools {
         ServerTools {
             tools: server.tools.into_iter().map(|info| self.redact_tool_info(info)).collect(),

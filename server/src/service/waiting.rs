@@ -138,7 +138,6 @@ pub struct ClaimView {
     pub lapsed: bool,
 }
 
-/// The views of all open questions.
 pub(super) fn waiting_views(content: QuestionContent<'_>) -> Vec<WaitingView> {
     let undo_bytes = content.undo_bytes();
     questions(content.execution).iter().map(|question| waiting_view(content, question, undo_bytes)).collect()

@@ -2,9 +2,10 @@
 //! The projector adds differences to them; a question about a time range reads days, and hours at its edges.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use actbook_engine::id::TenantId;
+use actbook_engine::policy::string_enum;
+use serde::{Deserialize, Serialize};
 
 use super::executions::within;
 use super::histogram::Histogram;
@@ -13,50 +14,25 @@ use super::{Db, Error, Row, Select, SqlValue, Statement};
 pub const HOUR_MS: i64 = 3_600_000;
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// What is counted. Each item counts in the period in which it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CountKind {
-    /// Executions by status (`outcome`); durations of those that have ended.
-    Execution,
-    /// Calls that Actbook made and that have ended, by tool (`name`), outcome and category; durations of those
-    /// that were sent and seen to end. `top`: start and error position of the last failed or unknown one.
-    Call,
-    /// Attempts that were sent and seen to end, by step (`name`), tool (`outcome`) and whether an agent made
-    /// them (`category`). `top`: the longest and its stream.
-    Attempt,
-    /// Steps with more than one attempt: `steps`, `attempts` beyond the first, `succeeded` in the end.
-    Retry,
-    /// Steps that ended failed or unknown, by category.
-    Trouble,
-    /// Answered questions to people, by kind (`name`); how long each waited.
-    Wait,
-}
-
-impl FromStr for CountKind {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        let kind = Self::ALL.into_iter().find(|kind| kind.as_str() == word);
-        kind.ok_or_else(|| format!("`{word}` is not counted"))
+string_enum!(
+    /// What is counted. Each item counts in the period in which it began.
+    CountKind {
+        /// Executions by status (`outcome`); durations of those that have ended.
+        Execution = "execution",
+        /// Calls that Actbook made and that have ended, by tool (`name`), outcome and category; durations of those
+        /// that were sent and seen to end. `top`: start and error position of the last failed or unknown one.
+        Call = "call",
+        /// Attempts that were sent and seen to end, by step (`name`), tool (`outcome`) and whether an agent made
+        /// them (`category`). `top`: the longest and its stream.
+        Attempt = "attempt",
+        /// Steps with more than one attempt: `steps`, `attempts` beyond the first, `succeeded` in the end.
+        Retry = "retry",
+        /// Steps that ended failed or unknown, by category.
+        Trouble = "trouble",
+        /// Answered questions to people, by kind (`name`); how long each waited.
+        Wait = "wait",
     }
-}
-
-impl CountKind {
-    const ALL: [Self; 6] =
-        [Self::Execution, Self::Call, Self::Attempt, Self::Retry, Self::Trouble, Self::Wait];
-
-    /// The kind's word in the table.
-    fn as_str(self) -> &'static str {
-        match self {
-            CountKind::Execution => "execution",
-            CountKind::Call => "call",
-            CountKind::Attempt => "attempt",
-            CountKind::Retry => "retry",
-            CountKind::Trouble => "trouble",
-            CountKind::Wait => "wait",
-        }
-    }
-}
+);
 
 /// What one row counts, without its period.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -58,7 +58,6 @@ pub struct ExecutionChange<'a> {
     pub first_error: Option<u64>,
 }
 
-/// Inserts the row of a new execution.
 pub fn insert(tenant: TenantId, execution: &ExecutionRow) -> Statement {
     Statement::new(
         "INSERT INTO executions (tenant, id, public_id, plan, plan_name, plan_version, task, status, \

@@ -4,45 +4,32 @@
 //!   facets(id, name, value, latest) ─► marks(stretch = latest, value = id) ─ earlier ─► marks(…) ─► -1
 
 use actbook_engine::id::TenantId;
+use actbook_engine::policy::string_enum;
+use serde::{Deserialize, Serialize};
 
 use super::id_set::IdSet;
 use super::journal::like_pattern;
 use super::select::prefix_end;
 use super::{Db, Error, Row, Select, SqlValue, Statement};
 
-/// The attribute that a facet is a value of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FacetName {
-    /// Every execution, under the empty value.
-    Any,
-    /// The plan's id.
-    Plan,
-    /// Empty for executions from before projects existed.
-    Project,
-    Tool,
-    Server,
-    Actor,
-    /// Of a step that ended failed or unknown.
-    Category,
-    /// A status in which the execution has ended at some time; it may have another one since.
-    Ended,
-}
-
-impl FacetName {
-    /// The name in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FacetName::Any => "any",
-            FacetName::Plan => "plan",
-            FacetName::Project => "project",
-            FacetName::Tool => "tool",
-            FacetName::Server => "server",
-            FacetName::Actor => "actor",
-            FacetName::Category => "category",
-            FacetName::Ended => "status",
-        }
+string_enum!(
+    /// The attribute that a facet is a value of.
+    FacetName {
+        /// Every execution, under the empty value.
+        Any = "any",
+        /// The plan's id.
+        Plan = "plan",
+        /// Empty for executions from before projects existed.
+        Project = "project",
+        Tool = "tool",
+        Server = "server",
+        Actor = "actor",
+        /// Of a step that ended failed or unknown.
+        Category = "category",
+        /// A status in which the execution has ended at some time; it may have another one since.
+        Ended = "status",
     }
-}
+);
 
 /// A value of an attribute of executions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,7 +160,6 @@ fn mark_params(tenant: TenantId, keys: &[(u64, u64)]) -> Vec<Vec<SqlValue>> {
     keys.iter().map(|(stretch, facet)| vec![tenant.into(), (*stretch).into(), (*facet).into()]).collect()
 }
 
-/// Decodes a row of `MARK`.
 fn decode_mark(row: &Row) -> Result<MarkRow, Error> {
     Ok(MarkRow {
         stretch: row.uint(0)?,

@@ -100,7 +100,6 @@ pub fn stray_entry(tenant: TenantId) -> Select<Option<i64>> {
 /// Reads the hash of the entry at a position.
 pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE entry = $1";
 
-/// The tenant's head.
 pub fn head(tenant: TenantId) -> Select<JournalHead> {
     Select::new(HEAD, vec![tenant.into()], |row| decode_head(&row))
 }
@@ -159,7 +158,6 @@ pub(super) fn key_range(tenant: TenantId, after: u64, through: u64) -> Vec<SqlVa
     vec![tenant.into(), EntryKey::new(tenant, after).into(), EntryKey::new(tenant, through).into()]
 }
 
-/// Decodes a row of `HEAD`.
 pub(super) fn decode_head(row: &Row) -> Result<JournalHead, Error> {
     Ok(JournalHead { position: row.uint(0)?, hash: row.hash(1)? })
 }
@@ -222,7 +220,6 @@ pub(super) fn first_page(tenant: TenantId, stream: StreamId) -> SqlValue {
 
 /// The pages of a range of streams, without each stream's first page.
 const PAGES: &str = "SELECT stream, page FROM pages WHERE tenant = $1 AND stream >= $2 AND stream <= $3";
-/// All entries on one page.
 const ON_PAGE: &str = select_entries!(
     "entry >= CAST($2 AS BIGINT) * 128 AND entry < CAST($2 AS BIGINT) * 128 + 128 \
      AND tenant = $1 ORDER BY entry"

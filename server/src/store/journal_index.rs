@@ -62,7 +62,6 @@ fn add_value(rows: &mut SegmentRows, name: &'static str, value: String, segment:
     row.last_at = row.last_at.max(times.last_at);
 }
 
-/// The kinds and actors in each segment.
 fn kinds_and_actors(params: Vec<SqlValue>) -> Select<(u64, String, String, TimeRange)> {
     Select::new(
         "SELECT (entry - $4 - 1) / 500, kind, actor, MIN(at), MAX(at) FROM journal \

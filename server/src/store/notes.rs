@@ -118,7 +118,6 @@ fn update(tenant: TenantId, note: &NoteRow) -> Statement {
     )
 }
 
-/// Inserts the search tokens of the note at `position`.
 fn insert_tokens(dialect: Dialect, tenant: TenantId, position: u64, words: &NoteTokens) -> Statement {
     let mut params = vec![EntryKey::new(tenant, position).into()];
     let sql = match dialect {

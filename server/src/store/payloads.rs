@@ -99,7 +99,6 @@ pub fn erase_of_stream(dialect: Dialect, tenant: TenantId, stream: StreamId) -> 
     Statement::new(sql, vec![tenant.into(), stream.into(), first_page(tenant, stream)])
 }
 
-/// Inserts a stream's salt.
 pub fn insert_salt(tenant: TenantId, stream: StreamId, salt: &[u8]) -> Statement {
     Statement::new(
         "INSERT INTO salts (tenant, stream, salt) VALUES ($1, $2, $3)",

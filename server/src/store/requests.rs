@@ -29,7 +29,6 @@ pub fn by_key(tenant: TenantId, caller: &str, key: &str) -> Select<RequestRow> {
     )
 }
 
-/// Inserts an answered request.
 pub fn insert(tenant: TenantId, caller: &str, key: &str, request: &RequestRow) -> Statement {
     Statement::new(
         "INSERT INTO requests (tenant, caller, key, digest, result, at) VALUES ($1, $2, $3, $4, $5, $6)",

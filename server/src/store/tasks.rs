@@ -184,7 +184,6 @@ pub fn parents_split_by_plan(tenant: TenantId, plan: &str, limit: u64) -> Select
 /// The place of a task in the list: 0 for open ones and 1 for others, its priority, its stream.
 pub type TaskPlace = (i64, i64, u64);
 
-/// The place of a row in the list.
 pub fn place(row: &TaskRow) -> TaskPlace {
     let is_closed = ["done", "cancelled"].contains(&row.status.as_str());
     (i64::from(is_closed), row.priority, row.stream.0)

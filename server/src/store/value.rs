@@ -170,11 +170,6 @@ impl Row {
         self.text(column)?.parse().map_err(|_| self.wrong_column(column, "a known word"))
     }
 
-    /// A column with one of the texts of an enum, or null.
-    pub fn optional_parsed<T: FromStr>(&self, column: usize) -> Result<Option<T>, Error> {
-        if self.is_null(column) { Ok(None) } else { self.parsed(column).map(Some) }
-    }
-
     /// A column with bytes.
     pub fn bytes(&self, column: usize) -> Result<&[u8], Error> {
         match self.value(column) {

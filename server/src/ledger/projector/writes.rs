@@ -71,7 +71,6 @@ fn mark_statements(
     Ok(statements)
 }
 
-/// The streams of each stretch.
 fn group_by_stretch(streams: &BTreeSet<u64>) -> BTreeMap<u64, Vec<u64>> {
     let mut stretches: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for stream in streams {

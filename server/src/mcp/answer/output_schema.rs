@@ -19,7 +19,6 @@ pub fn answer_schema(properties: Value, required: &[&str]) -> Arc<JsonObject> {
     Arc::new(schema)
 }
 
-/// The schema of an answer that shows one execution.
 pub fn execution_answer_schema() -> Arc<JsonObject> {
     answer_schema(
         execution_properties(),

@@ -1,11 +1,10 @@
 //! The tool `control`: steers an execution and answers its questions. An agent cannot give an approval,
 //! unless the config allows it; otherwise a person gives it through the client or on the command line.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::policy::StepAnswer as Verdict;
-use rmcp::model::{CallToolResponse, JsonObject};
+use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -100,10 +99,6 @@ impl AgentTool for ControlInput {
     const PROFILES: &[ToolProfile] = ALL_PROFILES;
     const VARIANTS: &[CallVariant] = CONTROL_VARIANTS;
     type Answer = CallToolResponse;
-
-    fn output_schema() -> Arc<JsonObject> {
-        answer::execution_schema()
-    }
 
     /// Applies the action as the agent, or puts an approval to a person; lets the execution continue, and
     /// answers with its view after `wait_s` at most.

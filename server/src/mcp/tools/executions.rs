@@ -74,10 +74,6 @@ impl AgentTool for ExecutePlanInput {
     const PROFILES: &[ToolProfile] = RUN_AND_FULL;
     type Answer = CallToolResponse;
 
-    fn output_schema() -> Arc<JsonObject> {
-        answer::execution_schema()
-    }
-
     /// Starts the execution, or continues it with a person's answer; waits, and puts questions to the person
     /// if the client can. The answer is an MCP task if the client supports it and the execution still runs.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<CallToolResponse, Error> {

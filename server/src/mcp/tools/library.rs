@@ -185,7 +185,6 @@ const TEMPLATE_VARIANTS: &[CallVariant] = &[
     CallVariant::when_action("delete", &["name"], &[]),
 ];
 
-/// The answer that lists saved plans.
 fn plan_list_answer(profile: ToolProfile, plans: &[PlanView]) -> AgentAnswer {
     let mut text = AnswerText::new(format!("{} plans are saved.", plans.len()));
     for plan in plans.iter().take(LISTED_MAX) {

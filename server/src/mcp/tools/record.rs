@@ -179,10 +179,6 @@ impl AgentTool for RecordDecisionInput {
     const PROFILES: &[ToolProfile] = ALL_PROFILES;
     type Answer = AgentAnswer;
 
-    fn output_schema() -> Arc<JsonObject> {
-        answer::execution_schema()
-    }
-
     /// Journals the decision; `stop` cancels the execution, and `continue` resumes a paused one. Lets the
     /// execution continue, and answers with its view.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
@@ -207,10 +203,6 @@ impl AgentTool for RecordCompensationInput {
     const EFFECT: ToolEffect = ToolEffect::WritesJournal;
     const PROFILES: &[ToolProfile] = ALL_PROFILES;
     type Answer = AgentAnswer;
-
-    fn output_schema() -> Arc<JsonObject> {
-        answer::execution_schema()
-    }
 
     /// Journals that the agent compensated the step, or tried to. Lets the execution continue, and answers
     /// with its view.

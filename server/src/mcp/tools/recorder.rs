@@ -117,10 +117,6 @@ impl AgentTool for RecordExecutionStartInput {
     const PROFILES: &[ToolProfile] = RECORD_AND_FULL;
     type Answer = AgentAnswer;
 
-    fn output_schema() -> Arc<JsonObject> {
-        answer::execution_schema()
-    }
-
     /// Starts the execution, or finds the one that a repeated idempotency key started, and answers with its
     /// view. Err: the plan has a step that Actbook would call itself.
     async fn handle(self, endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {

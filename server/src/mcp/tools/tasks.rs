@@ -119,7 +119,6 @@ impl AgentTool for TaskInput {
     }
 }
 
-/// The arguments that describe a task.
 const TASK_ARGUMENTS: &[&str] =
     &["title", "status", "priority", "estimate", "parent", "type", "labels", "fields"];
 
@@ -178,7 +177,6 @@ fn task_changed_answer(task: &TaskView, mut structured: Value, verb: &str) -> Ag
     AgentAnswer { text: text.into_string(), structured }
 }
 
-/// The answer that lists tasks.
 fn task_list_answer(tasks: &[TaskView]) -> AgentAnswer {
     let mut text = AnswerText::new(format!("{} tasks match.", tasks.len()));
     tasks.iter().for_each(|task| text.push_item(task_line(task)));

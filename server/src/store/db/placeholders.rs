@@ -12,7 +12,6 @@ pub(super) type SqlKey = (usize, usize);
 /// The rewritten text of each SQL text seen so far.
 static REWRITTEN: LazyLock<RwLock<HashMap<SqlKey, &'static str>>> = LazyLock::new(RwLock::default);
 
-/// Returns the key of a static SQL text.
 pub(super) fn sql_key(sql: &'static str) -> SqlKey {
     (sql.as_ptr() as usize, sql.len())
 }

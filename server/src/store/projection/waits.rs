@@ -27,7 +27,6 @@ pub struct Waits {
     pub open: Vec<WaitRow>,
 }
 
-/// Collects the waits of one execution.
 pub fn collect_waits<'a>(stream: StreamId, entries: impl Iterator<Item = AuthoredEntry<'a>>) -> Waits {
     let mut tracker = WaitTracker { stream, ..WaitTracker::default() };
     for entry in entries {
@@ -73,7 +72,6 @@ struct WaitTracker {
     plan_approval: Option<QuestionStart>,
     /// The open approval of an undo.
     undo_approval: Option<QuestionStart>,
-    /// The open approvals of steps.
     step_approvals: BTreeMap<StepId, QuestionStart>,
     /// The open decisions about failed or unknown steps.
     decisions: BTreeMap<StepId, QuestionStart>,
@@ -162,7 +160,6 @@ impl WaitTracker {
         }
     }
 
-    /// Closes the approval of a step.
     fn close_approval(&mut self, step: &StepId, at: i64) {
         let asked = self.step_approvals.remove(step);
         self.push_answered(WaitKind::Approval, Some(step), asked, at);
@@ -190,7 +187,6 @@ impl WaitTracker {
         self.drop_open();
     }
 
-    /// Drops all open questions.
     fn drop_open(&mut self) {
         (self.plan_approval, self.undo_approval) = (None, None);
         self.step_approvals.clear();
@@ -211,7 +207,6 @@ impl WaitTracker {
         self.answered.push(WaitRow { stream: self.stream, position, kind, step, asked_at, took_ms });
     }
 
-    /// Rows of the open questions.
     fn open_waits(&self) -> Vec<WaitRow> {
         let wait = |kind, step: Option<&StepId>, since: &QuestionStart| WaitRow {
             stream: self.stream,

@@ -88,7 +88,6 @@ impl CircuitBreaker {
         Ok(AdmittedCall { breaker: self, admitted_at: Instant::now(), is_trial: state.trial_running })
     }
 
-    /// The state of the circuit now.
     pub fn circuit_state(&self) -> CircuitState {
         self.circuit_state_of(&self.state.lock())
     }

@@ -57,7 +57,6 @@ impl RestartPolicy {
     }
 }
 
-/// Runs `work` after `wait`.
 pub async fn run_after<T>(wait: Duration, work: impl Future<Output = T>) -> T {
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;

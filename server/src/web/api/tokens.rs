@@ -57,7 +57,7 @@ struct CreateTokenBody {
     #[schemars(length(min = 1, max = 60))]
     name: String,
     /// viewer, agent, operator, approver or admin.
-    #[schemars(extend("enum" = Role::ALL.map(Role::as_str)))]
+    #[schemars(extend("enum" = Role::ALL))]
     role: String,
     /// For a person instead of an agent or a program.
     #[serde(default)]

@@ -207,7 +207,8 @@ fn of_requests() -> Vec<Error> {
 /// Credentials.
 fn of_credentials() -> Vec<Error> {
     let given = || "ci".to_owned();
-    let mut cases: Vec<Error> = Right::ALL.map(|needed| Error::Forbidden { needed }).into();
+    let mut cases: Vec<Error> =
+        Right::ALL.iter().map(|needed| Error::Forbidden { needed: *needed }).collect();
     cases.push(Error::NoSuchToken { given: given() });
     cases.push(Error::NoSuchSession { given: given() });
     cases.push(Error::Ambiguous(Ambiguity::Token { given: given() }));

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-const ROOT: [&str; 22] = [
+const ROOT: [&str; 23] = [
     ".cargo",
     ".ci",
+    ".config",
     ".gitignore",
     "ARCHITECTURE.md",
     "CHANGELOG.md",

@@ -21,7 +21,9 @@ const FAULTS_DEFAULT: usize = 1_000;
 /// How many of a hundred calls meet a fault.
 const FAULTY_PERCENT: u64 = 70;
 const SERVERS: u64 = 10;
-const EXECUTIONS_AT_ONCE: u64 = 40;
+const EXECUTIONS_AT_ONCE_MAX: usize = 40;
+/// Of the faults wanted, how many are for each of the executions that run at once.
+const FAULTS_PER_EXECUTION: usize = 25;
 /// Rounds of answers that one execution may need; more means that it does not terminate.
 const TURNS_MAX: usize = 60;
 /// A step with this many attempts is skipped instead of retried.
@@ -189,7 +191,8 @@ async fn non_idempotent_calls_arrive_once_under_random_faults() {
         }
         decisions
     };
-    let working = (0..EXECUTIONS_AT_ONCE).map(|_| run_in_turn());
+    let working =
+        (0..wanted.div_ceil(FAULTS_PER_EXECUTION).min(EXECUTIONS_AT_ONCE_MAX)).map(|_| run_in_turn());
     let decisions: usize = join_all(working).await.into_iter().sum();
     let executions = next.into_inner();
     assert_no_duplicates(&faults_fixture.witnessed_calls());

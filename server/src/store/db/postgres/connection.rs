@@ -138,7 +138,6 @@ impl PgConnection {
         Ok(fresh)
     }
 
-    /// Returns the rows of a prepared statement.
     pub async fn query_prepared(&self, prepared: &Prepared, params: &[SqlValue]) -> Result<Vec<Row>, Error> {
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|value| value as _).collect();
         self.query_prepared_raw(prepared, &params).await
