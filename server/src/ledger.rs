@@ -230,9 +230,10 @@ impl Ledger {
         self.shared.lock().is_durable(stream)
     }
 
-    /// The cached state of an execution. None: not cached, or not known to be durable.
-    pub fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
-        self.shared.lock().cached_execution(stream)
+    /// The cached state of an execution. None: not cached, not known to be durable, or nothing was appended to the
+    /// execution after this position.
+    pub fn cached_execution_after(&self, stream: StreamId, position: u64) -> Option<Execution> {
+        self.shared.lock().cached_execution_after(stream, position)
     }
 
     /// Reads the library, queued entries included. The result is a hint and the call may block, as with

@@ -20,6 +20,7 @@ mod executions;
 mod export;
 mod failures;
 mod figures;
+mod fold_cache;
 mod guarantee;
 mod inspect;
 mod journal;
@@ -137,6 +138,7 @@ pub struct Service {
     notifier: Notifier,
     tools: Arc<Tools>,
     plan_cache: PlanCache,
+    folds: fold_cache::FoldCache,
     projector: Projector,
     /// The config's rules that create a plan for each matching new task.
     task_plans: Arc<[TaskPlanRule]>,
@@ -201,6 +203,12 @@ impl Service {
         !self.takes_whole_ids || given == id
     }
 
+    /// Keeps folded executions in memory between reads, for a process that serves pages. Has no effect on clones made
+    /// before.
+    pub fn with_kept_folds(self) -> Self {
+        Self { folds: fold_cache::FoldCache::with_limit(fold_cache::FOLD_BYTES_MAX), ..self }
+    }
+
     /// Like `open`, with ready-made tools and default settings instead of a config.
     pub async fn open_with_tools(url: &str, options: DatabaseOptions, tools: Tools) -> Result<Self, Error> {
         let db = Db::open(url, options).await?;
@@ -227,6 +235,7 @@ impl Service {
             notifier,
             tools,
             plan_cache,
+            folds: fold_cache::FoldCache::default(),
             task_plans,
             background: BackgroundDriver::new(runner.clone()),
             runner,

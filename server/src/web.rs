@@ -15,6 +15,7 @@ mod bodies;
 mod compression;
 mod connection_slots;
 mod curl;
+mod event_stream;
 mod fetch_origin;
 mod guard;
 mod health;
@@ -27,6 +28,7 @@ mod openapi;
 mod pages;
 mod problem;
 mod security_headers;
+mod stall_limit;
 pub mod status;
 
 use std::sync::Arc;
@@ -41,6 +43,7 @@ use api::EventTail;
 use bodies::busy_response;
 use guard::HttpGuard;
 use listener::Routers;
+use pages::LivePages;
 
 pub use authentication::SignedIn;
 pub use listen::{ListenConfig, PublicUrl};
@@ -54,6 +57,8 @@ pub struct WebState {
     pub access: Arc<AccessConfig>,
     /// The tail of the journal, which all streams of events share.
     pub tail: EventTail,
+    /// The pages that streams keep current.
+    pub live: LivePages,
     /// Cancelled at shutdown: streams end then.
     pub ending: CancellationToken,
 }
@@ -74,7 +79,13 @@ pub struct AccessConfig {
 impl WebState {
     /// The state of a server that checks callers as `access` says; cancelling `ending` ends its streams.
     pub fn new(service: Service, access: AccessConfig, ending: CancellationToken) -> Self {
-        Self { service, access: access.into(), tail: EventTail::default(), ending }
+        Self {
+            service,
+            access: access.into(),
+            tail: EventTail::default(),
+            live: LivePages::default(),
+            ending,
+        }
     }
 }
 

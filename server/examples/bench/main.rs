@@ -11,7 +11,10 @@ mod notes;
 mod parts;
 mod suite;
 mod tools;
+mod web;
+mod web_server;
 mod web_store;
+mod web_streams;
 
 use measurements::Measurements;
 
@@ -40,8 +43,13 @@ fn main() -> anyhow::Result<()> {
         suite::history(&mut measurements, &scale)?;
         return measurements.print(flag("--json"));
     }
-    if flag("--web") {
-        suite::web_store(&mut measurements, &scale)?;
+    if flag("--web") || flag("--web-store") || flag("--web-http") {
+        if !flag("--web-store") {
+            suite::web_http(&mut measurements, &scale)?;
+        }
+        if !flag("--web-http") {
+            suite::web_store(&mut measurements, &scale)?;
+        }
         return measurements.print(flag("--json"));
     }
     if flag("--rates") {

@@ -93,7 +93,7 @@ impl BenchServer {
 }
 
 /// Reads the body of one response from a keep-alive connection.
-fn read_response(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
+pub fn read_response(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
     let status = read_line(stream)?;
     anyhow::ensure!(status.contains(" 200 "), "the server says {status}");
     let (mut length, mut chunked) = (0, false);

@@ -57,6 +57,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let transport = arguments.get(2).map_or("", String::as_str);
     match part.as_str() {
         "echo" => return runtime()?.block_on(crate::mcp_servers::serve_echo(transport)),
+        // With as many threads as `actbook serve` has.
+        "web-serve" => return tokio::runtime::Runtime::new()?.block_on(crate::web_server::serve(url)),
         "door" => return runtime()?.block_on(crate::mcp_servers::serve_actbook(url, transport)),
         _ => {}
     }
@@ -68,6 +70,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         "web-generate" => runtime()?.block_on(crate::web_store::generate(url, number(2)?))?,
         "web-project" => runtime()?.block_on(crate::web_store::project(url))?,
         "web-read" => runtime()?.block_on(crate::web_store::time_reads(url))?,
+        "web-client" => runtime()?.block_on(crate::web_server::time_client_reads(url, number(2)?))?,
         "start" => {
             let start = Instant::now();
             runtime()?.block_on(async {
@@ -179,8 +182,13 @@ async fn resume_after_kill(url: &str, executions: usize) -> anyhow::Result<Value
 }
 
 fn rss_mb() -> anyhow::Result<f64> {
+    Ok(memory_kb("VmHWM:")? / 1024.0)
+}
+
+/// A field of this process's status, in kilobytes: `VmRSS:` is its memory now, `VmHWM:` the most that it had.
+pub fn memory_kb(field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    Ok(kb.unwrap_or(f64::NAN) / 1024.0)
+    Ok(kb.unwrap_or(f64::NAN))
 }

@@ -18,6 +18,7 @@ pub struct Scale {
     in_flight: usize,
     door_calls: usize,
     web_executions: usize,
+    watched_steps: usize,
 }
 
 impl Scale {
@@ -29,6 +30,7 @@ impl Scale {
         in_flight: 1_000,
         door_calls: 1_000,
         web_executions: 1_000_000,
+        watched_steps: 10_000,
     };
     pub const QUICK: Self = Self {
         rounds: 1,
@@ -38,6 +40,7 @@ impl Scale {
         in_flight: 100,
         door_calls: 300,
         web_executions: 50_000,
+        watched_steps: 2_000,
     };
 }
 
@@ -46,7 +49,7 @@ const STEPS_EACH: usize = 10;
 const BARE_TIME: Duration = Duration::from_millis(1500);
 
 /// Runs one part in its own process and parses the JSON that it prints.
-fn run_part(name: &str, url: &str, numbers: &[usize]) -> anyhow::Result<Value> {
+pub fn run_part(name: &str, url: &str, numbers: &[usize]) -> anyhow::Result<Value> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--part").arg(name).arg(url).args(numbers.iter().map(ToString::to_string));
     let output = command.stderr(Stdio::inherit()).output()?;
@@ -54,7 +57,7 @@ fn run_part(name: &str, url: &str, numbers: &[usize]) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn number_of(answer: &Value, name: &str) -> f64 {
+pub fn number_of(answer: &Value, name: &str) -> f64 {
     answer[name].as_f64().unwrap_or(f64::NAN)
 }
 
@@ -116,6 +119,18 @@ pub fn history(measurements: &mut Measurements, scale: &Scale) -> anyhow::Result
 
 /// Executions in the small journal of `web_store`.
 const WEB_EXECUTIONS_FEW: usize = 10_000;
+
+/// Only pages, live streams and API reads of a serving process.
+pub fn web_http(measurements: &mut Measurements, scale: &Scale) -> anyhow::Result<()> {
+    let scratch = scratch_folder()?;
+    let file = scratch.path().join("web.db").to_string_lossy().into_owned();
+    crate::web::measure(measurements, "sqlite", &file, scale.rounds, scale.watched_steps)?;
+    if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
+        let url = fresh_database(&url)?;
+        crate::web::measure(measurements, "postgres", &url, scale.rounds, scale.watched_steps)?;
+    }
+    Ok(())
+}
 
 /// Only the reads of the dashboard, in the store, and what the projector costs appends.
 pub fn web_store(measurements: &mut Measurements, scale: &Scale) -> anyhow::Result<()> {

@@ -37,17 +37,18 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     let listener = listen.bind().await?;
     let bound = listener.local_addr().map_err(listen_error)?;
     let access = access_config(&listen, bound);
-    let server = McpEndpoint::new(&session.service, &session.config, profile(args.tools))?;
+    let service = session.service.clone().with_kept_folds();
+    let server = McpEndpoint::new(&service, &session.config, profile(args.tools))?;
     let background = server.background().clone();
     let claiming = tokio::spawn({
         let background = background.clone();
         async move { background.run_takeover_loop().await }
     });
     let following = tokio::spawn({
-        let service = session.service.clone();
+        let service = service.clone();
         async move { service.follow_journal().await }
     });
-    session.service.executions().publish_url(&access.base_url).await?;
+    service.executions().publish_url(&access.base_url).await?;
     print_urls(session, &access, bound).await?;
     let shutdown = async {
         wait_for_shutdown().await;
@@ -57,8 +58,8 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     let ending = CancellationToken::new();
     let endpoints = Endpoints {
         mcp: http::router(move || SessionHandler::new(server.clone()), &ending),
-        web: Some(WebState::new(session.service.with_whole_ids(), access, ending.clone())),
-        service: Some(session.service.clone()),
+        web: Some(WebState::new(service.with_whole_ids(), access, ending.clone())),
+        service: Some(service),
     };
     web::serve(listener, &listen, endpoints, &ending, shutdown).await;
     background.halt_and_drain(SHUTDOWN_TIMEOUT).await;

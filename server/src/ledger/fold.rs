@@ -163,12 +163,12 @@ pub async fn catch_up(
     db: &Db,
     tenant: TenantId,
     stream: StreamId,
-    execution: &mut Execution,
+    execution: &mut Arc<Execution>,
 ) -> Result<(), Error> {
     let newer = journal::by_stream(db.dialect(), tenant, stream, execution.position.0);
     let entries = newer.look_up(db).await?;
     if !entries.is_empty() {
-        *execution = entries.iter().try_fold(execution.clone(), apply_entry)?;
+        *execution = Arc::new(entries.iter().try_fold(Execution::clone(execution), apply_entry)?);
     }
     Ok(())
 }

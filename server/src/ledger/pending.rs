@@ -251,9 +251,9 @@ impl PendingState {
         Ok(result)
     }
 
-    /// The cached state. None: it is not cached, or not all of it is durable.
-    pub(crate) fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
-        self.durable_execution(stream).cloned()
+    /// The cached state. None: it is not cached, not all of it is durable, or it is not after this position.
+    pub(crate) fn cached_execution_after(&self, stream: StreamId, position: u64) -> Option<Execution> {
+        self.durable_execution(stream).filter(|execution| execution.position.0 > position).cloned()
     }
 
     /// Whether the state is cached and all of it is durable.

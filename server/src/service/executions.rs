@@ -145,19 +145,28 @@ impl Executions<'_> {
     }
 
     /// The state of an execution, by id or a unique prefix of it.
-    pub(super) async fn load(self, id: &str) -> Result<Execution, Error> {
+    pub(super) async fn load(self, id: &str) -> Result<Arc<Execution>, Error> {
         self.fold(self.find(id).await?.stream).await
     }
 
     /// The state of an execution, folded from the journal up to now.
-    pub(super) async fn fold(self, stream: StreamId) -> Result<Execution, Error> {
-        let (db, tenant) = (&self.0.db, self.0.tenant);
-        if let Some(mut execution) = self.0.ledger.cached_execution(stream) {
-            ledger::catch_up(db, tenant, stream, &mut execution).await?;
-            return Ok(execution);
-        }
-        let folded = ledger::load_execution(db, tenant, stream, &self.0.plan_cache).await?;
-        Ok(folded.ok_or(Refusal::NoSuchExecution)?)
+    pub(super) async fn fold(self, stream: StreamId) -> Result<Arc<Execution>, Error> {
+        let (db, tenant, folds) = (&self.0.db, self.0.tenant, &self.0.folds);
+        let kept = folds.get(stream);
+        let position = kept.as_ref().map_or(0, |kept| kept.position.0);
+        let newer = self.0.ledger.cached_execution_after(stream, position).map(Arc::new);
+        let execution = match newer.or(kept) {
+            Some(mut execution) => {
+                ledger::catch_up(db, tenant, stream, &mut execution).await?;
+                execution
+            }
+            None => {
+                let folded = ledger::load_execution(db, tenant, stream, &self.0.plan_cache).await?;
+                Arc::new(folded.ok_or(Refusal::NoSuchExecution)?)
+            }
+        };
+        folds.put(stream, &execution);
+        Ok(execution)
     }
 
     /// Watches an execution from its current state on.
@@ -223,7 +232,7 @@ pub struct WaitingExecutions {
 pub struct ExecutionWatcher {
     service: Service,
     stream: StreamId,
-    execution: Execution,
+    execution: Arc<Execution>,
     /// Changes when the tenant's journal has grown.
     journal_head: watch::Receiver<u64>,
     /// Keeps notifications from other processes coming.

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use actbook_engine::execution::Execution;
+use actbook_engine::id::StreamId;
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::ExecutionStatus;
 
-use super::executions::Executions;
+use super::executions::{Executions, FoundExecution};
 use super::question::{PersonQuestion, QuestionMedium};
-use super::view::{ExecutionView, QuestionKind};
+use super::view::{ExecutionView, QuestionKind, StepProgress};
 use crate::error::Error;
 use crate::store::executions;
 
@@ -39,27 +41,63 @@ pub struct OpenQuestion {
 
 impl Executions<'_> {
     /// An execution by its id or a unique prefix of it.
-    pub async fn inspect(self, id: &str) -> Result<InspectedExecution, Error> {
+    pub async fn inspect(self, id: &str) -> Result<Arc<InspectedExecution>, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
+        let is_orphaned = self.is_orphaned(&found, &execution).await?;
+        if let Some(kept) = self.0.folds.inspected(found.stream, &execution) {
+            return self.refresh(kept, found.stream, &execution, is_orphaned).await;
+        }
         let medium = QuestionMedium::Terminal;
         let (view, questions) = self.questions_of(found.stream, &execution, None, medium).await?;
-        let needs_driver = matches!(view.status, ExecutionStatus::Running | ExecutionStatus::Compensating);
-        Ok(InspectedExecution {
-            plan: execution.plan.clone(),
-            started_by: self.starter(found.stream.0).await?,
-            is_orphaned: needs_driver && self.driver(&found).await?.is_none(),
-            can_undo: execution.can_undo() && !execution.erased,
-            view,
-            questions,
-        })
+        let (plan, started_by) = (execution.plan.clone(), self.starter(found.stream.0).await?);
+        let can_undo = execution.can_undo() && !execution.erased;
+        let inspected =
+            Arc::new(InspectedExecution { view, plan, questions, started_by, is_orphaned, can_undo });
+        self.0.folds.put_inspected(found.stream, &execution, &inspected);
+        Ok(inspected)
+    }
+
+    /// Whether an execution needs a driver and no live process is one.
+    async fn is_orphaned(self, found: &FoundExecution, execution: &Execution) -> Result<bool, Error> {
+        let needs_driver =
+            matches!(execution.status(), ExecutionStatus::Running | ExecutionStatus::Compensating);
+        Ok(needs_driver && self.driver(found).await?.is_none())
+    }
+
+    /// The kept execution with what changes without an entry of its own: notes that block it, the progress of calls
+    /// in flight, and whether it is driven.
+    async fn refresh(
+        self,
+        mut kept: Arc<InspectedExecution>,
+        stream: StreamId,
+        execution: &Execution,
+        is_orphaned: bool,
+    ) -> Result<Arc<InspectedExecution>, Error> {
+        let blockers = self.blockers(execution).await?;
+        let progress: Vec<Option<StepProgress>> = execution
+            .step_numbers()
+            .map(|no| self.progress(stream, no, execution.step(no).status()))
+            .collect();
+        let view = &kept.view;
+        let is_current = kept.is_orphaned == is_orphaned
+            && blockers.is_empty()
+            && view.blockers.is_empty()
+            && view.steps.iter().map(|step| &step.progress).eq(&progress);
+        if !is_current {
+            let changed = Arc::make_mut(&mut kept);
+            changed.is_orphaned = is_orphaned;
+            changed.view.blockers = blockers;
+            changed.view.steps.iter_mut().zip(progress).for_each(|(step, now)| step.progress = now);
+        }
+        Ok(kept)
     }
 
     /// Every question that waits for a person, oldest first.
     pub async fn open_questions(self) -> Result<Vec<OpenQuestion>, Error> {
         let mut found = Vec::new();
         for id in self.open_ids().await? {
-            let inspected = Arc::new(self.inspect(&id).await?);
+            let inspected = self.inspect(&id).await?;
             let asked = inspected.questions.iter().filter(|one| one.waiting.kind != QuestionKind::Agent);
             let questions =
                 asked.cloned().map(|question| OpenQuestion { execution: inspected.clone(), question });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actbook_engine::id::StreamId;
+use parking_lot::Mutex;
 
 use super::entries::{EntryView, JournalFilter};
 use super::journal::Journal;
@@ -26,16 +27,16 @@ pub struct ExecutionLabels {
     pub task: Option<String>,
 }
 
-/// Labels of executions by id, for a reader that reads on and on.
+/// Labels of executions by id, for readers that read on and on.
 #[derive(Debug, Default)]
-pub struct LabelCache(BTreeMap<String, Arc<ExecutionLabels>>);
+pub struct LabelCache(Mutex<BTreeMap<String, Arc<ExecutionLabels>>>);
 
 /// A cache with more executions than this is emptied.
 const CACHED_MAX: usize = 10_000;
 
 impl Journal<'_> {
     /// Up to `limit` entries after a position, oldest first.
-    pub async fn tail(self, after: u64, limit: u64, cache: &mut LabelCache) -> Result<Vec<TailEntry>, Error> {
+    pub async fn tail(self, after: u64, limit: u64, cache: &LabelCache) -> Result<Vec<TailEntry>, Error> {
         let filter = JournalFilter { after, ..JournalFilter::default() };
         let mut entries = Vec::new();
         for view in self.list(&filter, limit).await? {
@@ -49,9 +50,9 @@ impl Journal<'_> {
     }
 
     /// The labels of an execution, by its whole id.
-    async fn labels(self, id: &str, cache: &mut LabelCache) -> Result<Option<Arc<ExecutionLabels>>, Error> {
-        if let Some(known) = cache.0.get(id) {
-            return Ok(Some(known.clone()));
+    async fn labels(self, id: &str, cache: &LabelCache) -> Result<Option<Arc<ExecutionLabels>>, Error> {
+        if let Some(known) = cache.0.lock().get(id).cloned() {
+            return Ok(Some(known));
         }
         let stream: StreamId = self.0.executions().find(id).await?.stream;
         let Some(row) = executions::by_id(self.0.tenant, stream).first(&self.0.db).await? else {
@@ -59,10 +60,11 @@ impl Journal<'_> {
         };
         let labels =
             Arc::new(ExecutionLabels { plan_id: row.plan, plan_name: row.plan_name, task: row.task });
-        if cache.0.len() >= CACHED_MAX {
-            cache.0.clear();
+        let mut cached = cache.0.lock();
+        if cached.len() >= CACHED_MAX {
+            cached.clear();
         }
-        cache.0.insert(id.to_owned(), labels.clone());
+        cached.insert(id.to_owned(), labels.clone());
         Ok(Some(labels))
     }
 }

@@ -12,12 +12,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::connection_slots::{ConnectionSlot, ConnectionSlots, RESERVED_SLOT_TIMEOUT};
+use super::stall_limit::StallLimit;
 
 const HEADERS_MAX: usize = 64;
 /// Most bytes that a connection buffers, so the most that a request's headers may have.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Limit from the first byte of a request to the end of its headers.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection is closed whose client takes nothing for this long while something waits for it.
+const STALL_MAX: Duration = Duration::from_secs(120);
 /// How long requests in flight may take after shutdown was requested.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
@@ -66,7 +69,7 @@ pub async fn accept_connections(
 }
 
 /// One HTTP/1 connection that serves a router.
-type ServerHttpConnection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+type ServerHttpConnection = http1::Connection<TokioIo<StallLimit<TcpStream>>, TowerToHyperService<Router>>;
 
 /// Spawns a task that serves one connection and releases its slot at the end.
 fn serve_connection(stream: TcpStream, routers: &Routers, slot: ConnectionSlot, graceful: &GracefulShutdown) {
@@ -94,5 +97,5 @@ fn http_connection(stream: TcpStream, router: Router, slot: &ConnectionSlot) -> 
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
         .keep_alive(!slot.is_reserved)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(StallLimit::new(stream, STALL_MAX)), TowerToHyperService::new(router))
 }

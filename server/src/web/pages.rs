@@ -52,6 +52,7 @@ use axum::routing::{get, post};
 
 use super::WebState;
 use super::problem::{Problem, RenderedPage};
+pub use live::LivePages;
 use markup::icon;
 pub use notices::{error_page, login_page};
 

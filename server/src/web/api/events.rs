@@ -7,9 +7,8 @@
 mod stream;
 mod tail_ring;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 use schemars::JsonSchema;
@@ -17,6 +16,7 @@ use serde::Deserialize;
 
 use super::operation::Operation;
 use super::params::Params;
+use crate::web::event_stream::event_response;
 use crate::web::{Problem, SignedIn, WebState};
 use stream::{EventFilter, JournalStream};
 
@@ -53,16 +53,12 @@ async fn events(
     Params(query): Params<EventsQuery>,
 ) -> Result<Response, Problem> {
     let (head, _) = state.service.journal().head().await?;
-    state.tail.start(&state.service, head, &state.ending)?;
+    let ring = state.tail.open(&state.service, head, &state.ending)?;
     let after = last_event_id(&headers)?.or(query.after).unwrap_or(head);
     let filter =
         EventFilter { execution: query.execution, plan: query.plan, task: query.task, kind: query.kind };
-    let stream = JournalStream::open(state, signed_in.credential, filter, after)?;
-    let mut response = Response::new(Body::from_stream(stream.into_chunks()));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    let stream = JournalStream::new(ring, filter, after);
+    Ok(event_response(&state, signed_in.credential, stream))
 }
 
 /// The position in the header with which a browser resumes. Err: it is no position.

@@ -114,7 +114,7 @@ pub async fn confirm(
     let frame = Frame::load(&state, &signed_in, &headers, Area::Executions, "Confirm").await?;
     let rights = ReaderRights::of(&signed_in);
     if !query.action.is_empty() {
-        return Ok(render(&control_page(&state, inspected, &query, rights, frame).await?)?.into_response());
+        return Ok(render(&control_page(&state, &inspected, &query, rights, frame).await?)?.into_response());
     }
     match find_question(&inspected, &query.question, &query.answer) {
         Some((question, option)) => {
@@ -212,7 +212,7 @@ fn reply_template(question: &PersonQuestion) -> String {
 /// The page that confirms `cancel` or `undo`.
 async fn control_page(
     state: &WebState,
-    inspected: InspectedExecution,
+    inspected: &InspectedExecution,
     query: &ConfirmQuery,
     rights: ReaderRights,
     frame: Frame,

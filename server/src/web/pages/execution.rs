@@ -23,7 +23,7 @@ use crate::web::problem::Problem;
 const ENTRIES_PER_PAGE: usize = 100;
 
 /// The query of an execution's page.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct PageQuery {
     /// `graph`, `timeline`, `steps` or `journal`.

@@ -12,7 +12,7 @@ use crate::web::problem::Problem;
 const TERMS_MAX: usize = 20;
 
 /// An attribute by which executions are filtered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FilterName {
     Status,
     Plan,
@@ -64,7 +64,7 @@ impl FilterName {
 }
 
 /// One filter: an attribute that must, or must not, have a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FilterTerm {
     pub name: FilterName,
     pub excludes: bool,
@@ -72,7 +72,7 @@ pub struct FilterTerm {
 }
 
 /// The query of the list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListQuery {
     pub terms: Vec<FilterTerm>,
     pub search: String,

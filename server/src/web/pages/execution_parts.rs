@@ -26,7 +26,7 @@ const QUESTIONS_MAX: usize = 25;
 const BRIEF_ARGUMENTS_MAX: usize = 60;
 
 /// What a reader of a page may do and see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReaderRights {
     /// Arguments, outputs and the texts of errors.
     pub values: bool,

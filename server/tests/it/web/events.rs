@@ -1,50 +1,11 @@
 //! The stream of events: live, filtered, resumed by position without a gap or a repetition.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use serde_json::json;
 
-use serde_json::{Value, json};
-
+use super::open_stream::OpenStream;
 use super::server::{WebServer, new_token};
 use crate::cli::Sandbox;
-
-/// An open stream of events.
-struct OpenStream(BufReader<TcpStream>);
-
-impl OpenStream {
-    fn open(server: &WebServer, token: &str, query: &str, headers: &str) -> Self {
-        let mut stream = server.process.connect();
-        let host = &server.process.address;
-        let request = format!(
-            "GET /api/v1/events{query} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{headers}Connection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut reader = BufReader::new(stream);
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        assert!(line.contains(" 200 "), "{line}");
-        while !line.trim().is_empty() {
-            line.clear();
-            reader.read_line(&mut line).unwrap();
-        }
-        Self(reader)
-    }
-
-    /// The next event's id and data.
-    fn next(&mut self) -> (u64, Value) {
-        let (mut id, mut line) = (0, String::new());
-        loop {
-            line.clear();
-            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "the stream ended");
-            if let Some(given) = line.strip_prefix("id: ") {
-                id = given.trim().parse().unwrap();
-            }
-            if let Some(data) = line.strip_prefix("data: ") {
-                return (id, serde_json::from_str(data).unwrap());
-            }
-        }
-    }
-}
+use crate::durability::rng::SeededRng;
 
 fn note(server: &WebServer, key: &str) {
     let path = format!("/api/v1/context/{key}");
@@ -131,9 +92,63 @@ fn revoked_token_ends_its_stream() {
     let token = new_token(&sandbox, "viewer", "watcher");
     let mut stream = OpenStream::open(&server, &token, "?kind=nothing", "");
     sandbox.expect(0, &["token", "revoke", "watcher"]);
-    let mut line = String::new();
-    while stream.0.read_line(&mut line).unwrap() != 0 {
-        line.clear();
-    }
+    stream.wait_for_end();
     assert_eq!(server.get_as(&token, "/api/v1/whoami").status, 401);
+}
+
+#[test]
+fn streams_that_are_cut_anywhere_resume_without_gap_or_repetition() {
+    const STREAMS: usize = 8;
+    const NOTES: u64 = 150;
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let start = head(&server);
+    std::thread::scope(|scope| {
+        for _ in 0..STREAMS {
+            let (server, mut rng) = (&server, SeededRng::from_env("cut streams"));
+            scope.spawn(move || {
+                let mut last = start;
+                while last < start + NOTES {
+                    let header = format!("Last-Event-ID: {last}\r\n");
+                    let mut stream = OpenStream::open(server, &server.token, "", &header);
+                    for _ in 0..=rng.below(12) {
+                        if last < start + NOTES {
+                            assert_eq!(stream.next().0, last + 1);
+                            last += 1;
+                        }
+                    }
+                    // Dropped with events unread, and sometimes in the middle of one.
+                    stream.read_bytes(rng.below(300));
+                }
+            });
+        }
+        for number in 0..NOTES {
+            note(&server, &format!("note-{number}"));
+        }
+        // The last streams wait for bytes of further events before they are dropped.
+        note(&server, "one-more");
+    });
+}
+
+#[test]
+fn stream_resumes_at_a_restarted_server_without_gap_or_repetition() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    note(&server, "before");
+    let mut stream = OpenStream::open(&server, &server.token, "?after=0", "");
+    let end = head(&server);
+    let last = (1..=end).map(|expected| (expected, stream.next().0));
+    assert!(last.into_iter().all(|(expected, id)| expected == id));
+    note(&server, "unread");
+    let token = server.token.clone();
+    // Killed: nothing is said to the stream.
+    drop(server);
+    sandbox.expect(0, &["context", "set", "meanwhile", "by another process"]);
+    let server = WebServer::start(&sandbox);
+    let header = format!("Last-Event-ID: {end}\r\n");
+    let mut resumed = OpenStream::open(&server, &token, "", &header);
+    note(&server, "after");
+    for expected in end + 1..=end + 3 {
+        assert_eq!(resumed.next().0, expected);
+    }
 }

@@ -1,22 +1,29 @@
 //! The tail of the journal in memory: one task per process reads each new entry once and encodes it once; all streams
-//! share the bytes.
+//! share the bytes. The task runs while a stream is open.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::Error;
-use crate::service::{ExecutionLabels, LabelCache, Service, TailEntry};
+use crate::service::{ExecutionLabels, LabelCache, RemoteListener, Service, TailEntry};
 
 /// Entries that the ring holds. A stream that falls further behind reads the journal itself.
-pub const RING_ENTRIES: usize = 4_096;
+pub const RING_ENTRIES_MAX: usize = 4_096;
+/// Bytes that the ring holds: of entries that are large, fewer.
+const RING_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Entries that are read from the journal at a time.
-pub const PAGE_ENTRIES: u64 = 500;
+const PAGE_ENTRIES: u64 = 500;
+/// A page of large entries ends after so many bytes: each stream that is behind the ring holds one.
+const PAGE_BYTES_MAX: usize = 256 * 1024;
+/// The reader waits this long after an append for more entries, so that a busy journal wakes every stream at most
+/// fifty times a second.
+const GATHER_TIME: Duration = Duration::from_millis(20);
 /// How long the reader waits after a failed read.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -31,128 +38,221 @@ pub struct EncodedEntry {
     pub bytes: Bytes,
 }
 
-/// The tail reader of this process, started by the first stream. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct EventTail(Arc<OnceLock<Ring>>);
-
-/// The newest entries, and a signal that there are more.
-#[derive(Clone, Debug)]
-struct Ring {
-    entries: Arc<RwLock<VecDeque<Arc<EncodedEntry>>>>,
-    /// The position up to which entries have been read.
-    read_to: watch::Receiver<u64>,
-}
-
-/// What the ring has for a reader.
+/// Entries that follow each other in the journal.
 #[derive(Debug)]
-pub enum RingPart {
-    /// The entries after the reader's position, and the position after them.
-    Entries(Vec<Arc<EncodedEntry>>, u64),
-    /// The reader is further behind than the ring reaches.
-    Behind,
+pub struct EntryRun {
+    pub entries: Vec<Arc<EncodedEntry>>,
+    /// The position of the last one; without entries, that after which they were asked for.
+    pub reached: u64,
+    /// The journal may have more.
+    has_more: bool,
 }
+
+impl EntryRun {
+    /// The entries after a position.
+    fn new(entries: Vec<Arc<EncodedEntry>>, after: u64) -> Self {
+        let reached = entries.last().map_or(after, |last| last.position);
+        Self { entries, reached, has_more: false }
+    }
+}
+
+/// The tail of one tenant's journal, while a stream is open. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct EventTail(Arc<Mutex<Weak<EventRing>>>);
 
 impl EventTail {
-    /// Starts the tail reader at position `head`, unless it runs already. `ending` stops it.
-    pub fn start(&self, service: &Service, head: u64, ending: &CancellationToken) -> Result<(), Error> {
-        if self.0.get().is_some() {
-            return Ok(());
+    /// The ring; the first stream starts its reader at position `head`. Dropping the last one stops the reader, as
+    /// does `ending`.
+    pub fn open(
+        &self,
+        service: &Service,
+        head: u64,
+        ending: &CancellationToken,
+    ) -> Result<Arc<EventRing>, Error> {
+        let mut shared = self.0.lock();
+        if let Some(ring) = shared.upgrade() {
+            return Ok(ring);
         }
         let (listener, appended) = service.journal().subscribe()?;
-        self.0.get_or_init(|| {
-            let (progress, read_to) = watch::channel(head);
-            let ring = Ring { entries: Arc::default(), read_to };
-            let reader = TailReader {
-                service: service.clone(),
-                entries: ring.entries.clone(),
-                labels: LabelCache::default(),
-                progress,
-            };
-            let ending = ending.clone();
-            tokio::spawn(async move {
-                let _listener = listener;
-                tokio::select! {
-                    () = reader.run(appended) => {}
-                    () = ending.cancelled() => {}
-                }
-            });
-            ring
+        let stop = ending.child_token();
+        let ring = Arc::new(EventRing {
+            service: service.clone(),
+            recent: RwLock::default(),
+            read_to: watch::Sender::new(head),
+            labels: LabelCache::default(),
+            _reader: stop.clone().drop_guard(),
         });
-        Ok(())
+        *shared = Arc::downgrade(&ring);
+        let reader = TailReader { ring: shared.clone(), appended, _listener: listener };
+        tokio::spawn(stop.run_until_cancelled_owned(reader.run()));
+        Ok(ring)
     }
+}
 
-    /// At most `limit` entries after a position.
-    pub fn after(&self, position: u64, limit: usize) -> RingPart {
-        let Some(ring) = self.0.get() else { return RingPart::Behind };
-        let entries = ring.entries.read();
-        let read_to = *ring.read_to.borrow();
-        if position >= read_to {
-            return RingPart::Entries(Vec::new(), position);
+/// The newest entries, and a signal that there are more.
+#[derive(Debug)]
+pub struct EventRing {
+    service: Service,
+    recent: RwLock<RecentEntries>,
+    /// The position up to which entries have been read.
+    read_to: watch::Sender<u64>,
+    labels: LabelCache,
+    _reader: DropGuard,
+}
+
+/// The entries of the ring: without a gap, within its limits.
+#[derive(Debug, Default)]
+struct RecentEntries {
+    entries: VecDeque<Arc<EncodedEntry>>,
+    bytes: usize,
+}
+
+impl RecentEntries {
+    /// Appends entries and drops the oldest ones beyond the limits.
+    fn extend(&mut self, run: EntryRun) {
+        self.bytes += run.entries.iter().map(|entry| entry.bytes.len()).sum::<usize>();
+        self.entries.extend(run.entries);
+        while self.entries.len() > RING_ENTRIES_MAX || self.bytes > RING_BYTES_MAX {
+            let Some(oldest) = self.entries.pop_front() else { break };
+            self.bytes -= oldest.bytes.len();
         }
-        // Positions have no gaps, so the first entry of the ring tells whether one is missing.
-        let Some(first) = entries.front().filter(|first| first.position <= position + 1) else {
-            return RingPart::Behind;
-        };
-        let skipped = usize::try_from(position + 1 - first.position).unwrap_or(usize::MAX);
-        let found: Vec<Arc<EncodedEntry>> = entries.iter().skip(skipped).take(limit).cloned().collect();
-        let reached = found.last().map_or(position, |last| last.position);
-        RingPart::Entries(found, reached)
     }
 
-    /// Changes whenever the ring has grown; None: the reader was not started.
-    pub fn changes(&self) -> Option<watch::Receiver<u64>> {
-        self.0.get().map(|ring| ring.read_to.clone())
+    /// At most `limit` entries after a position. None: the first of them is not in the ring any more.
+    fn after(&self, position: u64, limit: usize) -> Option<Vec<Arc<EncodedEntry>>> {
+        // Positions have no gaps, so the first entry of the ring tells whether one is missing.
+        let first = self.entries.front().filter(|first| first.position <= position + 1)?;
+        let skipped = usize::try_from(position + 1 - first.position).unwrap_or(usize::MAX);
+        Some(self.entries.iter().skip(skipped).take(limit).cloned().collect())
+    }
+}
+
+impl EventRing {
+    /// Entries after a position, at most `limit` of them from memory, or a page of the journal for a reader that is
+    /// behind the ring. None of them: the reader has them all.
+    pub async fn after(&self, position: u64, limit: usize) -> Result<EntryRun, Error> {
+        let read_to = *self.read_to.borrow();
+        if position >= read_to {
+            return Ok(EntryRun::new(Vec::new(), position));
+        }
+        let found = self.recent.read().after(position, limit);
+        match found {
+            Some(entries) => Ok(EntryRun::new(entries, position)),
+            None => self.read_page(position).await,
+        }
+    }
+
+    /// A receiver that changes whenever the ring has grown.
+    pub fn growth(&self) -> watch::Receiver<u64> {
+        self.read_to.subscribe()
+    }
+
+    /// The next page of the journal after a position, encoded.
+    async fn read_page(&self, after: u64) -> Result<EntryRun, Error> {
+        let page = self.service.journal().tail(after, PAGE_ENTRIES, &self.labels).await?;
+        let (read, mut bytes, mut entries) = (page.len(), 0, Vec::new());
+        for entry in page {
+            if bytes >= PAGE_BYTES_MAX {
+                break;
+            }
+            let encoded = encode(entry);
+            bytes += encoded.bytes.len();
+            entries.push(Arc::new(encoded));
+        }
+        let has_more = entries.len() < read || read as u64 == PAGE_ENTRIES;
+        Ok(EntryRun { has_more, ..EntryRun::new(entries, after) })
+    }
+
+    /// Reads a page into the ring; returns whether there may be more.
+    async fn grow(&self) -> Result<bool, Error> {
+        let after = *self.read_to.borrow();
+        let run = self.read_page(after).await?;
+        let (reached, has_more) = (run.reached, run.has_more);
+        self.recent.write().extend(run);
+        self.read_to.send_replace(reached);
+        Ok(has_more)
     }
 }
 
 /// Reads the journal on and on into the ring.
 struct TailReader {
-    service: Service,
-    entries: Arc<RwLock<VecDeque<Arc<EncodedEntry>>>>,
-    labels: LabelCache,
-    progress: watch::Sender<u64>,
+    ring: Weak<EventRing>,
+    appended: watch::Receiver<u64>,
+    /// Keeps notifications from other processes coming.
+    _listener: RemoteListener,
 }
 
 impl TailReader {
-    async fn run(mut self, mut appended: watch::Receiver<u64>) {
+    async fn run(mut self) {
         loop {
-            match self.read_page().await {
-                Ok(0) => {
-                    if appended.changed().await.is_err() {
-                        return;
-                    }
-                }
-                Ok(_) => {}
+            // Before the read: what is appended after it must wake the reader again.
+            self.appended.mark_unchanged();
+            let Some(ring) = self.ring.upgrade() else { return };
+            match ring.grow().await {
+                Ok(true) => continue,
+                Ok(false) => {}
                 Err(error) => {
                     tracing::warn!("the journal's tail cannot be read: {error}");
                     tokio::time::sleep(RETRY_PAUSE).await;
+                    continue;
                 }
             }
+            drop(ring);
+            if self.appended.changed().await.is_err() {
+                return;
+            }
+            tokio::time::sleep(GATHER_TIME).await;
         }
-    }
-
-    /// Reads the next page into the ring; gives the number of entries.
-    async fn read_page(&mut self) -> Result<usize, Error> {
-        let after = *self.progress.borrow();
-        let page = self.service.journal().tail(after, PAGE_ENTRIES, &mut self.labels).await?;
-        let Some(last) = page.last().map(|entry| entry.view.position) else { return Ok(0) };
-        let encoded: Vec<Arc<EncodedEntry>> = page.into_iter().map(|entry| Arc::new(encode(entry))).collect();
-        let count = encoded.len();
-        let mut entries = self.entries.write();
-        entries.extend(encoded);
-        let surplus = entries.len().saturating_sub(RING_ENTRIES);
-        entries.drain(..surplus);
-        drop(entries);
-        self.progress.send_replace(last);
-        Ok(count)
     }
 }
 
 /// The entry as an event.
-pub fn encode(entry: TailEntry) -> EncodedEntry {
+fn encode(entry: TailEntry) -> EncodedEntry {
     let TailEntry { view, labels } = entry;
     let kind = view.kind.split('.').next().unwrap_or_default().to_owned();
     let data = serde_json::to_string(&view).unwrap_or_default();
     let text = format!("id: {}\nevent: {kind}\ndata: {data}\n\n", view.position);
     EncodedEntry { position: view.position, execution: view.execution, kind, labels, bytes: text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(positions: std::ops::RangeInclusive<u64>, bytes: usize) -> EntryRun {
+        let entry = |position| EncodedEntry {
+            position,
+            execution: None,
+            kind: "a".to_owned(),
+            labels: None,
+            bytes: vec![0; bytes].into(),
+        };
+        EntryRun::new(positions.map(|position| Arc::new(entry(position))).collect(), 0)
+    }
+
+    fn positions(recent: &RecentEntries, after: u64) -> Option<Vec<u64>> {
+        Some(recent.after(after, usize::MAX)?.iter().map(|entry| entry.position).collect())
+    }
+
+    #[test]
+    fn ring_gives_every_later_entry_or_none() {
+        let mut recent = RecentEntries::default();
+        assert_eq!(positions(&recent, 0), None);
+        recent.extend(run(1..=3, 10));
+        let full = RING_ENTRIES_MAX as u64;
+        recent.extend(run(4..=full + 10, 10));
+        assert_eq!(recent.entries.len(), RING_ENTRIES_MAX);
+        assert_eq!(positions(&recent, 9), None);
+        assert_eq!(positions(&recent, 10), Some((11..=full + 10).collect()));
+        assert_eq!(positions(&recent, full + 9), Some(vec![full + 10]));
+    }
+
+    #[test]
+    fn ring_holds_no_more_bytes_than_its_limit() {
+        let mut recent = RecentEntries::default();
+        recent.extend(run(1..=5, RING_BYTES_MAX / 3));
+        assert_eq!(positions(&recent, 2), Some(vec![3, 4, 5]));
+        recent.extend(run(6..=6, RING_BYTES_MAX + 1));
+        assert_eq!((recent.bytes, positions(&recent, 5)), (0, None));
+    }
 }
