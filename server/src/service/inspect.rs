@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::ExecutionStatus;
 
 use super::executions::Executions;
 use super::question::{PersonQuestion, QuestionMedium};
@@ -42,11 +41,10 @@ impl Executions<'_> {
         let execution = self.fold(found.stream).await?;
         let medium = QuestionMedium::Terminal;
         let (view, questions) = self.questions_of(found.stream, &execution, None, medium).await?;
-        let needs_driver = matches!(view.status, ExecutionStatus::Running | ExecutionStatus::Compensating);
         Ok(InspectedExecution {
             plan: execution.plan.clone(),
             started_by: self.starter(found.stream.0).await?,
-            is_orphaned: needs_driver && self.driver(&found).await?.is_none(),
+            is_orphaned: view.needs_driver() && self.driver(&found).await?.is_none(),
             view,
             questions,
         })
