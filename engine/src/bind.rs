@@ -15,6 +15,7 @@ mod number;
 mod outline;
 mod source;
 mod value_template;
+mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,6 +28,7 @@ pub(crate) use expression::{PathSegment, ReferencePath, ReferenceRoot};
 pub(crate) use outline::{TemplateOutline, json_type_of};
 pub(crate) use source::with_large_stack;
 pub use value_template::ValueTemplate;
+pub use vocabulary::ExpressionVocabulary;
 
 /// Longest expression, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 4_096;
@@ -80,6 +82,8 @@ pub struct ReadSet {
     pub own_arguments: bool,
     /// The step's own `output` is read: allowed in compensations and probes only.
     pub own_output: bool,
+    /// The state before the step's call is read: allowed in the undo of a session's call only.
+    pub own_before: bool,
 }
 
 impl ReadSet {
@@ -88,6 +92,7 @@ impl ReadSet {
         self.inputs |= other.inputs;
         self.own_arguments |= other.own_arguments;
         self.own_output |= other.own_output;
+        self.own_before |= other.own_before;
         self.input_fields.extend(other.input_fields.iter().cloned());
         self.outputs.extend(other.outputs.iter().cloned());
         self.statuses.extend(other.statuses.iter().cloned());
@@ -107,6 +112,8 @@ pub struct ExpressionScope {
     pub arguments: Option<Arc<Value>>,
     /// The step's own output, in compensations and probes; in `happened`, the probe's.
     pub output: Option<Arc<Value>>,
+    /// The values of the names that only an undo of a session's call or a rule can read, by name.
+    pub facts: BTreeMap<&'static str, Arc<Value>>,
 }
 
 /// Why an expression did not parse or gave no value. `path` is its location in the template; empty at the

@@ -4,8 +4,10 @@
 //! an older version into the current struct. docs/journal.md explains each kind.
 
 mod note_scope;
+mod payload;
+mod session_parts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,9 @@ use crate::id::{Epoch, ExecutionId, NodeId, PlanId, StepId};
 use crate::policy::{EndStatus, ErrorCategory, Outcome, StepAnswer, TaskStatus, string_enum};
 use crate::tool_policy::ToolPolicies;
 pub use note_scope::NoteScope;
+pub use session_parts::{
+    ApprovalScope, CallBudget, CallNote, MatchedStep, SessionStart, StateMoment, UndoTemplate,
+};
 
 /// Salted digest and size, in bytes, of a payload. The entry holds these; the payload is stored beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +189,7 @@ events! {
     }
 
     /// An execution was started; the first entry of its stream.
-    ExecutionStarted = "execution_started.2" | "execution_started.1" {
+    ExecutionStarted = "execution_started.3" | "execution_started.2" | "execution_started.1" {
         id: ExecutionId,
         plan: PlanRef,
         inputs: Option<PayloadDigest>,
@@ -200,6 +205,9 @@ events! {
         /// Whether the config at the start lets agents answer the execution's approvals.
         #[serde(default, skip_serializing_if = "is_default")]
         agents_may_approve: bool,
+        /// An open execution: it starts without steps, and each call of this session adds one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<Box<SessionStart>>,
     }
     /// A node became the driver; from here on only commands that carry this epoch start attempts.
     DriverChanged = "driver_changed.1" { epoch: Epoch, seat: NodeId }
@@ -226,9 +234,12 @@ events! {
         pin: Option<Digest>,
     }
     /// A step's call was approved.
-    StepApproved = "step_approved.1" {
+    StepApproved = "step_approved.2" | "step_approved.1" {
         step: StepId,
         reason: Option<String>,
+        /// In a session: whether the yes is for this call, or for its tool as long as the session lasts.
+        #[serde(default, skip_serializing_if = "is_default")]
+        scope: ApprovalScope,
     }
     /// A step's call was rejected: the step fails with category `policy`.
     StepRejected = "step_rejected.1" {
@@ -238,10 +249,14 @@ events! {
 
     /// The intent to call, durable before the call is sent. Without `arguments` the attempt sends what was
     /// approved, or what the attempt before sent.
-    AttemptStarted = "attempt_started.1" {
+    AttemptStarted = "attempt_started.2" | "attempt_started.1" {
         step: StepId,
         attempt: u32,
         arguments: Option<PayloadDigest>,
+        /// In a session: the process that sends the call, which is lost only with it. `None`: the driver, or an
+        /// agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<NodeId>,
     }
     /// The server runs the call as a task of its own and returned this handle; durable before the first poll.
     TaskAccepted = "task_accepted.1" {
@@ -349,8 +364,11 @@ events! {
     }
 
     /// A caller who may not approve asked for an unwinding that needs an approval. Nothing starts until then.
-    UndoAsked = "undo_asked.1" {
+    UndoAsked = "undo_asked.2" | "undo_asked.1" {
         reason: Option<String>,
+        /// In a session: the only steps to undo. `None`: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        steps: Option<Vec<StepId>>,
     }
     /// The unwinding, or calls that its start did not list, wait for an approval of exactly these calls.
     UnwindProposed = "unwind_proposed.2" | "unwind_proposed.1" {
@@ -366,12 +384,17 @@ events! {
         reason: Option<String>,
     }
     /// The unwinding started.
-    UnwindStarted = "unwind_started.2" | "unwind_started.1" {
+    UnwindStarted = "unwind_started.3" | "unwind_started.2" | "unwind_started.1" {
         reason: Option<String>,
         /// The calls under approval that are approved because their approver started the unwinding.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<UndoCall>,
+        /// In a session: the only steps to undo. `None`: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        steps: Option<Vec<StepId>>,
     }
+    /// The unwinding of a session that is open ended: calls may start again.
+    UnwindEnded = "unwind_ended.1" {}
     /// The intent to compensate, durable before the call is sent. `compensation` counts the step's
     /// compensations from 1; `attempt` is the attempt to undo.
     CompensationStarted = "compensation_started.1" {
@@ -425,6 +448,63 @@ events! {
         details: Option<PayloadDigest>,
     }
 
+    /// A call of a session became a step. Its start, its question or its refusal follows in the same append. The
+    /// arguments are literal: `${…}` in them is plain text.
+    StepAdded = "step_added.1" {
+        step: StepId,
+        tool: String,
+        arguments: PayloadDigest,
+        /// The client makes the call itself and a hook reports it; otherwise Actbook relays it.
+        #[serde(default, skip_serializing_if = "is_default")]
+        by_agent: bool,
+        /// The policies and pins of the tool and of the tool that undoes the call.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        terms: ToolPolicies,
+        /// The digests of the definitions of the servers that the call and its undo name, by server.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        servers: BTreeMap<String, Digest>,
+        undo: Option<UndoTemplate>,
+        /// The labels that join the session with the intent of this call.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        adds: BTreeSet<String>,
+        /// The client's own id of the call.
+        call: Option<String>,
+        /// The subagent that makes the call.
+        agent: Option<String>,
+        /// The rule that asked about the call or refused it.
+        rule: Option<String>,
+        note: Option<CallNote>,
+        /// When the question about the call expires.
+        expires_at_ms: Option<i64>,
+        /// The awaiting step of a plan that this call is.
+        matched: Option<MatchedStep>,
+    }
+    /// The call of a step spends the yes that was given to the question of `asked_by`, together with its intent.
+    YesSpent = "yes_spent.1" { step: StepId, asked_by: StepId }
+    /// The state around a call, which its undo needs, was read and kept; the payload is that state.
+    StateKept = "state_kept.1" {
+        step: StepId,
+        attempt: u32,
+        moment: StateMoment,
+        state: PayloadDigest,
+    }
+    /// The session's labels changed: with the intent of the call that adds them, or because a person removed one.
+    LabelsChanged = "labels_changed.1" {
+        step: Option<StepId>,
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        added: BTreeSet<String>,
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        removed: BTreeSet<String>,
+        reason: Option<String>,
+    }
+    /// The session takes no more calls. It has ended, succeeded unless it was cancelled.
+    Closed = "closed.1" {
+        reason: Option<String>,
+        /// Nothing had happened in it for a day.
+        #[serde(default, skip_serializing_if = "is_default")]
+        idle: bool,
+    }
+
     /// A note was stored; the payload is its value and metadata. Each key has a stream of its own.
     NoteSet = "note_set.2" | "note_set.1" {
         key: String,
@@ -468,54 +548,4 @@ events! {
     ExecutionEnded = "execution_ended.1" { status: EndStatus }
     /// The payloads and the salt of this ended stream were erased; the hash chain still verifies.
     PayloadsErased = "payloads_erased.1" {}
-}
-
-impl Event {
-    /// The project that a stream's first entry assigns the stream to. `None` where the entry was written
-    /// before projects existed, and for events that start no stream.
-    pub fn project(&self) -> Option<&str> {
-        let project = if let Self::ExecutionStarted(event) = self {
-            &event.project
-        } else if let Self::NoteSet(event) = self {
-            &event.project
-        } else if let Self::TaskSet(event) = self {
-            &event.project
-        } else if let Self::ActionRecorded(event) = self {
-            &event.project
-        } else {
-            return None;
-        };
-        project.as_deref()
-    }
-
-    /// The digest of the payload that the entry owns; `None` where it has no payload.
-    pub fn payload_digest(&self) -> Option<PayloadDigest> {
-        match self {
-            Self::PlanSaved(event) => Some(PayloadDigest { digest: event.digest, size: event.size }),
-            Self::ExecutionStarted(event) => event.inputs,
-            Self::ApprovalAsked(event) => event.arguments,
-            Self::AttemptStarted(event) => event.arguments,
-            Self::AttemptEnded(event) => event.result,
-            Self::LateAnswer(event) => event.result,
-            Self::ProbeStarted(event) => Some(event.arguments),
-            Self::ProbeEnded(event) => event.result,
-            Self::StepFailed(event) => event.result,
-            Self::Decided(event) => event.output.or(event.arguments),
-            Self::CompensationStarted(event) => event.arguments,
-            Self::CompensationEnded(event) => event.result,
-            Self::LateCompensation(event) => event.result,
-            Self::ActionRecorded(event) => Some(event.facts),
-            Self::DecisionRecorded(event) => event.details,
-            Self::NoteSet(event) => Some(event.note),
-            Self::TaskSet(event) => event.fields,
-            any_event! {
-                PlanDeleted | ToolAccepted | DriverChanged | PlaceAdopted | PinMoved | PlanApprovalAsked
-                | PlanApproved | PlanRejected | StepApproved | StepRejected | TaskAccepted
-                | AgentStarted | RetryScheduled | StepUnknown | StepSucceeded | StepSkipped
-                | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed | CancelAsked
-                | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected | UnwindStarted
-                | CompensationRecorded | NoteDeleted | ExecutionEnded | PayloadsErased
-            } => None,
-        }
-    }
 }

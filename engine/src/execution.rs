@@ -1,6 +1,6 @@
 //! One run of one version of a plan, as a fold over its journal entries.
 //!
-//!   decide (&Execution, &Command, &LoadedPayloads) → the events that a command causes, or a rejection
+//!   decide (&Execution, &Command, Now, &LoadedPayloads) → the events that a command causes, or a rejection
 //!   follow (&Execution, Now, &LoadedPayloads)      → the next automatic events, for the driver alone
 //!   evolve (Execution, &RecordedEvent)             → the next state; nothing else can change an execution
 //!   due    (&Execution)                            → the calls whose intent is durable, and when to wake up
@@ -21,6 +21,7 @@ mod index;
 mod next;
 mod questions;
 mod record;
+mod session;
 mod state;
 mod tool_policy;
 mod unwind;
@@ -28,13 +29,22 @@ mod unwind;
 pub use attempt::{Attempt, ProbeState, QuestionReply, ToolQuestion};
 pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments};
 pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
-pub use command::{ActionFacts, AgentReport, Command, FACTS_BYTES_MAX, ReportedOutcome};
-pub use decide::{Rejection, StartContext, build_start_event, check_corrected_answer, decide};
-pub use due::{CallId, CallKind, DueCall, DueWork, due};
+pub use command::{
+    ActionFacts, AgentReport, CallVerdict, Command, FACTS_BYTES_MAX, ReportedOutcome, SessionCall,
+    SessionCommand,
+};
+pub use decide::{
+    Rejection, SESSION_PLAN_ID, StartContext, build_session_start_event, build_start_event,
+    check_corrected_answer, decide,
+};
+pub use due::{CallId, CallKind, DueCall, DueWork, due, session_call};
 pub use evolve::{CorruptJournal, Execution, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};
 pub use record::parse_acting_decision;
+pub use session::{
+    CallAnswer, CallQuestion, CallRecord, HOOKED_CALL_WAIT_MS, SESSION_STEPS_MAX, SessionState, YesRequest,
+};
 pub use state::{
     ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalAnswer, ApprovalGate, ApprovalState, ExecutionState,
     PayloadRef, Phase, RetryState, StepFailure, StepState, UndoApproval, UndoProgress, UnwindProposal,

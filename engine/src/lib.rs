@@ -13,6 +13,7 @@ pub mod note;
 pub mod plan;
 pub mod policy;
 pub mod refusal;
+pub mod rules;
 pub mod schema;
 pub mod spelling;
 pub mod standalone_action;

@@ -11,6 +11,7 @@ mod graph;
 mod inexact_number;
 mod inputs;
 mod reader;
+mod session;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +38,7 @@ pub const TOOL_TIMEOUT_MS: u64 = 60_000;
 pub const STEPS_MAX: usize = 10_000;
 
 /// A parsed plan: its fields, its steps with resolved dependencies, and its canonical document.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     pub name: String,
     pub description: Option<String>,
@@ -72,7 +73,7 @@ pub struct PlanPolicy {
 }
 
 /// One step of a plan, with defaults filled in and references resolved to step numbers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Step {
     pub id: StepId,
     pub name: Option<String>,
@@ -114,7 +115,7 @@ pub struct Dependency {
 }
 
 /// What a step does, and whether Actbook or the agent does it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum StepWork {
     /// Actbook calls `tool`, written `server/tool`.
     Tool { tool: String, arguments: ValueTemplate },
@@ -126,7 +127,7 @@ pub enum StepWork {
 }
 
 /// How a step's effect is undone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Compensation {
     pub work: CompensationWork,
     pub timeout_ms: Option<u64>,
@@ -145,7 +146,7 @@ impl Compensation {
 }
 
 /// What a compensation does.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum CompensationWork {
     /// Actbook calls `tool`, written `server/tool`.
     Tool { tool: String, arguments: ValueTemplate },
@@ -154,7 +155,7 @@ pub enum CompensationWork {
 }
 
 /// A read-only call that finds out whether an attempt of unknown outcome took effect.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Probe {
     pub tool: String,
     pub arguments: ValueTemplate,

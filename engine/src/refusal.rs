@@ -83,6 +83,27 @@ pub enum Refusal {
     #[error("the confidence is a number from 0 to 1")]
     InvalidConfidence,
 
+    /// The command is for sessions only.
+    #[error("this execution runs a plan: it is no session")]
+    NotASession,
+    /// The session's part has ended or is full: the next call starts its successor.
+    #[error("this part of the session takes no more calls")]
+    SessionPartOver,
+    /// The session's labels are not those with which the call was judged.
+    #[error("the session's labels have changed since the call was judged")]
+    LabelsMoved,
+    #[error("the session has no label `{label}`")]
+    NoSuchLabel { label: String },
+    #[error("step `{step}` has no call in flight")]
+    NoOpenCall { step: StepId, status: StepStatus },
+    #[error("step `{step}` does not wait to start")]
+    NotWaiting { step: StepId, status: StepStatus },
+    /// Something happened in the session after it was found idle.
+    #[error("the session is not idle any more")]
+    NotIdle,
+    #[error("only a yes to a call of a session can cover more than one call")]
+    ScopeNotAllowed,
+
     #[error("only ended executions can be erased")]
     EraseBeforeEnd,
     #[error("its undo waits for approval, and needs what would be erased")]
@@ -132,6 +153,12 @@ impl Refusal {
             Self::Claimed { .. } => "claimed",
             Self::UnclearDecision { .. } => "unclear_decision",
             Self::InvalidConfidence => "invalid_confidence",
+            Self::NotASession | Self::ScopeNotAllowed => "not_a_session",
+            Self::SessionPartOver => "session_over",
+            Self::LabelsMoved => "labels_moved",
+            Self::NoSuchLabel { .. } => "no_such_label",
+            Self::NoOpenCall { .. } | Self::NotWaiting { .. } => "not_awaited",
+            Self::NotIdle => "not_idle",
             Self::EraseBeforeEnd => "not_ended",
             Self::EraseBeforeUndoApproval => "awaits_approval",
             Self::InvalidName { .. } => "invalid_name",

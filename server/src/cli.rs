@@ -20,6 +20,7 @@ mod doctor;
 mod foreground;
 mod graph_text;
 mod help;
+mod hook;
 mod import;
 mod inputs;
 mod install;
@@ -32,6 +33,7 @@ mod open;
 mod output;
 mod paint;
 mod plans;
+mod policy;
 mod printable;
 mod run;
 mod serve;
@@ -66,6 +68,8 @@ pub enum Exit {
     Done,
     /// Refused or failed: exit code 1.
     Failed,
+    /// A hook denies the call of its client: exit code 2.
+    Blocks,
     /// The execution waits for an answer: exit code 3.
     Waits,
 }
@@ -123,6 +127,7 @@ async fn run_to_exit_code(args: CliArgs) -> ExitCode {
     match exit {
         Exit::Done => ExitCode::SUCCESS,
         Exit::Failed => ExitCode::FAILURE,
+        Exit::Blocks => ExitCode::from(2),
         Exit::Waits => ExitCode::from(3),
     }
 }
@@ -138,6 +143,7 @@ async fn run_command(args: CliArgs, output: &Output) -> CommandResult {
         CliCommand::Install(install_args) if install_args.url.is_none() => {
             install::install(output, &args.common, &install_args)
         }
+        CliCommand::Hook(hook_args) => hook::hook(output, &args.common, &hook_args).await,
         CliCommand::Trust(trust_args) => trust::trust(output, &args.common, &trust_args),
         CliCommand::Verify { file: Some(file) } => journal::verify_file(output, &file),
         CliCommand::Tools(args::ToolsSubcommand::Import { from, dry_run }) => {
@@ -215,8 +221,8 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
             control::undo(session, &execution, reason, here, detach.detach).await
         }
         CliCommand::Decide(args) => control::decide(session, args).await,
-        CliCommand::Approve { execution, step, reason } => {
-            control::approve(session, &execution, step, reason).await
+        CliCommand::Approve { execution, step, scope, reason } => {
+            control::approve(session, &execution, step, scope.is_for_session(), reason).await
         }
         CliCommand::Reject { execution, step, reason } => {
             control::reject(session, &execution, step, reason).await
@@ -242,6 +248,10 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         CliCommand::Open => open::open(session).await,
         CliCommand::Token(subcommand) => token::token(session, subcommand).await,
         CliCommand::Install(args) => install_url::install(session, &args).await,
+        CliCommand::Policy(subcommand) => policy::policy(session, &subcommand),
+        CliCommand::Session(args::SessionSubcommand::ClearLabel { execution, label, reason }) => {
+            control::clear_label(session, &execution, label, reason).await
+        }
         CliCommand::Doctor => doctor::doctor(session).await,
         CliCommand::Drive { execution } => detach::drive_in_background(session, &execution).await,
         CliCommand::DemoTools { .. }
@@ -249,6 +259,7 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         | CliCommand::Completions { .. }
         | CliCommand::Man
         | CliCommand::Help { .. }
+        | CliCommand::Hook(_)
         | CliCommand::Trust(_) => {
             unreachable!("commands without a database run before one is opened")
         }

@@ -6,6 +6,7 @@
 
 mod database;
 mod find;
+mod guard;
 pub mod import;
 mod inherit;
 mod mcp_servers;
@@ -28,6 +29,7 @@ use serde_json::Value;
 
 pub use database::{DatabaseOptions, without_password};
 pub use find::{ConfigLocation, locate_config};
+pub use guard::{AskConfig, AskVia, GuardConfig};
 pub use inherit::InheritEnv;
 pub use mcp_servers::UnknownWord;
 use mcp_servers::{McpServers, read_mcp_servers};
@@ -41,6 +43,8 @@ pub use trust::{ConfigCandidate, ConfigStatus, TrustStore, WithheldConfig, Withh
 pub const FILE_NAMES: [&str; 2] = ["actbook.yaml", "actbook.yml"];
 /// The server name of the tools under `commands`.
 pub const COMMAND_SERVER: &str = "command";
+/// The server name of the tools that an agent's client brings itself.
+pub const CLIENT_SERVER: &str = "client";
 /// The server name of the tools under `http`.
 pub const HTTP_SERVER: &str = "http";
 const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -71,6 +75,8 @@ pub struct Config {
     pub egress_allow: Vec<String>,
     /// By the name of the rule; the first rule that matches a task counts.
     pub task_plans: BTreeMap<String, TaskPlanRule>,
+    /// What holds for the calls of agents that follow no plan; None: nothing is configured.
+    pub guard: Option<GuardConfig>,
 }
 
 /// A rule: a new task of this type, and with all of these labels, gets this plan.
@@ -168,6 +174,10 @@ pub struct ToolConfig {
     /// Whether each call needs an approval.
     pub approval: Option<bool>,
     pub retry: Option<RetryConfig>,
+    /// What a guard's rules call the tool, such as `egress`; those of a server hold for all its tools.
+    pub labels: BTreeSet<String>,
+    /// The labels that a guarded session gets with a call of the tool; those of a server hold for all its tools.
+    pub adds: BTreeSet<String>,
 }
 
 impl ToolConfig {
@@ -179,6 +189,8 @@ impl ToolConfig {
             read_only: specific.read_only.or(self.read_only),
             approval: specific.approval.or(self.approval),
             retry: specific.retry.or(self.retry),
+            labels: self.labels.union(&specific.labels).cloned().collect(),
+            adds: self.adds.union(&specific.adds).cloned().collect(),
         }
     }
 }
@@ -359,6 +371,7 @@ fn read_document(document: Value) -> Result<Config, ConfigProblem> {
         commands: top.section("commands")?.map_entries(read_command)?,
         task_plans: top.section("task_plans")?.map_entries(read_task_plan)?,
         egress_allow: read_egress(top.section("egress")?)?,
+        guard: top.optional_section("guard")?.map(guard::read_guard).transpose()?,
         ..Config::default()
     };
     top.finish()?;
@@ -428,6 +441,8 @@ fn take_tool_settings(entry: &mut Section) -> Result<ToolConfig, ConfigProblem> 
         read_only: entry.flag("read_only")?,
         approval,
         retry: entry.optional_section("retry")?.map(read_retry).transpose()?,
+        labels: entry.texts("labels")?.into_iter().collect(),
+        adds: entry.texts("adds")?.into_iter().collect(),
     })
 }
 
@@ -529,21 +544,26 @@ fn read_task_plan(mut entry: Section) -> Result<TaskPlanRule, ConfigProblem> {
 fn check_server_names(config: &Config) -> Result<(), ConfigProblem> {
     for name in config.mcp_servers.keys() {
         let at = format!("mcpServers.{name}");
-        if name == COMMAND_SERVER || name == HTTP_SERVER {
-            return Err(ConfigProblem {
-                at,
-                problem: format!("`{name}` is the name of Actbook's own {name} tools"),
-            });
+        let owner = match name.as_str() {
+            COMMAND_SERVER | HTTP_SERVER => Some("Actbook's own"),
+            CLIENT_SERVER => Some("an agent's"),
+            _ => None,
+        };
+        if let Some(owner) = owner {
+            let problem = format!("`{name}` is the name of {owner} {name} tools");
+            return Err(ConfigProblem { at, problem });
         }
         if name.is_empty() || name.contains('/') {
             return Err(ConfigProblem { at, problem: "a server's name is not empty and has no `/`".into() });
         }
     }
     let named = || config.mcp_servers.keys().chain(&config.disabled_servers).map(String::as_str);
-    let known = || named().chain([COMMAND_SERVER, HTTP_SERVER]);
+    let known = || named().chain([COMMAND_SERVER, HTTP_SERVER, CLIENT_SERVER]);
     for name in config.servers.keys() {
-        if !known().any(|server| server == name) {
-            let hint = section::did_you_mean(name, known());
+        let hint = section::did_you_mean(name, known());
+        // A guard also sees calls of servers that only the agent's client knows.
+        let may_be_foreign = config.guard.is_some() && hint.is_empty();
+        if !known().any(|server| server == name) && !may_be_foreign {
             return Err(ConfigProblem {
                 at: format!("servers.{name}"),
                 problem: format!("there is no such server in `mcpServers`{hint}"),

@@ -38,7 +38,7 @@ pub use request::{
     AcceptToolRequest, AddTaskReply, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest,
     EraseActionRequest, EraseNoteRequest, KeyedReply, KeyedRequest, LedgerRequest, PublicId,
     RecordActionRequest, RequestKey, SavePlanReply, SavePlanRequest, SetNoteRequest, SetTasksRequest,
-    StartRequest, TaskPlanRequest,
+    StartRequest, StartSessionRequest, TaskPlanRequest,
 };
 use writer::WriteUntil;
 
@@ -55,6 +55,8 @@ pub struct DriveState {
     /// The node that drives the execution.
     pub node: Option<NodeId>,
     pub status: ExecutionStatus,
+    /// A session that takes its agent's calls: nobody drives it, and nobody needs to.
+    pub is_open_session: bool,
     pub due: DueWork,
     /// When the command was decided. A driver keeps the value from its claim: it drives since then.
     pub decided_at: BootInstant,
@@ -72,6 +74,7 @@ impl DriveState {
             epoch: execution.epoch,
             node: execution.node.clone(),
             status: execution.status(),
+            is_open_session: execution.session.is_some() && execution.status() == ExecutionStatus::Running,
             due: due(execution),
             decided_at: BootInstant::now(),
             arguments: Vec::new(),

@@ -95,6 +95,7 @@ mod egress;
 pub mod error;
 #[doc(hidden)]
 pub mod folders;
+mod guard;
 #[doc(hidden)]
 pub mod ledger;
 #[doc(hidden)]

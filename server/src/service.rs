@@ -43,6 +43,7 @@ mod records;
 mod redact;
 mod rerun;
 mod seal;
+mod sessions;
 mod stats;
 mod step;
 mod tail;
@@ -113,6 +114,7 @@ pub use question::{Asker, PersonQuestion, QuestionFacts, QuestionMedium};
 pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
 pub use rerun::ExecutedPlan;
+pub use sessions::{AddedCall, SessionKey, SessionPart, SessionStepState, Sessions};
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
 pub use tail::{ExecutionLabels, LabelCache, TailEntry};
@@ -276,6 +278,11 @@ impl Service {
 
     pub fn executions(&self) -> Executions<'_> {
         Executions(self)
+    }
+
+    /// Guarded sessions.
+    pub fn sessions(&self) -> Sessions<'_> {
+        Sessions(self)
     }
 
     /// Keeps lists and statistics up to date with the journal, until the future is dropped: for a process that

@@ -65,6 +65,7 @@ impl<'a> ExpressionContext<'a> {
             }
             ReferenceRoot::OwnOutput => self.infer_output(self.output_of, path),
             ReferenceRoot::OwnArguments => infer_own_argument(self.step, path),
+            ReferenceRoot::Fact(_) => InferredValue::Unknown,
         }
     }
 

@@ -4,18 +4,23 @@ use super::budget::{EvaluationBudget, EvaluationError};
 use super::evaluator::evaluate;
 use super::expression::{Expression, ExpressionNode, ReferencePath, excerpt};
 use super::function::cel_type_name;
-use super::{BindError, ExpressionScope, ReadSet, outline};
+use super::{BindError, ExpressionScope, ExpressionVocabulary, ReadSet, outline};
 
 /// A compiled expression that must evaluate to true or false.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ConditionExpression {
     expression: Expression,
     reads: ReadSet,
 }
 
 impl ConditionExpression {
-    /// Compiles a condition, written without `${…}`. `Err` also where it can never be a boolean.
+    /// Compiles a plan's condition, written without `${…}`. `Err` also where it can never be a boolean.
     pub fn parse(text: &str) -> Result<Self, BindError> {
+        Self::parse_in(text, ExpressionVocabulary::Plan)
+    }
+
+    /// Compiles a condition that reads these names.
+    pub fn parse_in(text: &str, vocabulary: ExpressionVocabulary) -> Result<Self, BindError> {
         let refuse = |message: String| BindError {
             path: String::new(),
             message: format!("`{}`: {message}", excerpt(text)),
@@ -23,7 +28,7 @@ impl ConditionExpression {
         if text.trim_start().starts_with("${") {
             return Err(refuse("a condition is an expression by itself; write it without ${…}".to_owned()));
         }
-        let expression = Expression::parse(text)?;
+        let expression = Expression::parse(text, vocabulary)?;
         match expression.root.non_boolean_kind() {
             Some(kind) => Err(refuse(format!("gives {kind}, not true or false; compare it with something"))),
             None => Ok(Self { reads: expression.reads(), expression }),
@@ -33,6 +38,11 @@ impl ConditionExpression {
     /// The paths that must exist for the condition to be tested.
     pub(crate) fn required_paths(&self) -> impl Iterator<Item = &ReferencePath> {
         outline::required_paths(&self.expression)
+    }
+
+    /// The distinct paths that the condition reads, as far as their names are literal.
+    pub(crate) fn paths(&self) -> &[ReferencePath] {
+        &self.expression.paths
     }
 
     /// What the condition reads.

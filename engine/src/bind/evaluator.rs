@@ -118,7 +118,8 @@ impl<'a> Evaluator<'a, '_> {
             ReferenceRoot::Inputs
             | ReferenceRoot::Output(_)
             | ReferenceRoot::OwnArguments
-            | ReferenceRoot::OwnOutput => {}
+            | ReferenceRoot::OwnOutput
+            | ReferenceRoot::Fact(_) => {}
         }
         let value = follow_path(path, path.segments.len(), self.root_value(path)?)?;
         refuse_secret(find_redacted(value))?;
@@ -133,6 +134,7 @@ impl<'a> Evaluator<'a, '_> {
             ReferenceRoot::Output(step) => self.scope.outputs.get(step).map(AsRef::as_ref),
             ReferenceRoot::OwnArguments => self.scope.arguments.as_deref(),
             ReferenceRoot::OwnOutput => self.scope.output.as_deref(),
+            ReferenceRoot::Fact(name) => self.scope.facts.get(name).map(AsRef::as_ref),
             ReferenceRoot::Status(_) | ReferenceRoot::ExecutionId => None,
         };
         value.ok_or_else(|| recoverable(format!("{} is not known", path.source_text(0))))

@@ -5,10 +5,11 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::function::Function;
+use super::vocabulary::{BEFORE, ExpressionVocabulary};
 use super::{BindError, ReadSet, lowering, source};
 
 /// A compiled expression.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Expression {
     /// The text as the author wrote it, for error messages.
     pub source: String,
@@ -18,8 +19,8 @@ pub(super) struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression, written without `${…}`.
-    pub fn parse(text: &str) -> Result<Self, BindError> {
+    /// Compiles an expression that reads these names, written without `${…}`.
+    pub fn parse(text: &str, vocabulary: ExpressionVocabulary) -> Result<Self, BindError> {
         let refuse =
             |message| BindError { path: String::new(), message: format!("`{}`: {message}", excerpt(text)) };
         if text.trim_start().starts_with("env:") {
@@ -28,7 +29,7 @@ impl Expression {
             ));
         }
         let written = source::check_and_quote(text).map_err(refuse)?;
-        lowering::compile_expression(text.trim(), &written).map_err(refuse)
+        lowering::compile_expression(text.trim(), &written, vocabulary).map_err(refuse)
     }
 
     /// What the expression reads.
@@ -66,6 +67,8 @@ pub(crate) enum ReferenceRoot {
     ExecutionId,
     OwnArguments,
     OwnOutput,
+    /// A name that only an undo of a session's call or a rule can read.
+    Fact(&'static str),
 }
 
 /// One step along a path: a field of an object, or an item of a list.
@@ -88,6 +91,7 @@ impl ReferencePath {
             ReferenceRoot::ExecutionId => {}
             ReferenceRoot::OwnArguments => reads.own_arguments = true,
             ReferenceRoot::OwnOutput => reads.own_output = true,
+            ReferenceRoot::Fact(name) => reads.own_before |= *name == BEFORE,
         }
     }
 
@@ -109,6 +113,7 @@ impl ReferencePath {
             ReferenceRoot::ExecutionId => "execution.id".to_owned(),
             ReferenceRoot::OwnArguments => "arguments".to_owned(),
             ReferenceRoot::OwnOutput => "output".to_owned(),
+            ReferenceRoot::Fact(name) => (*name).to_owned(),
         };
         for segment in &self.segments[..length] {
             match segment {
@@ -121,7 +126,7 @@ impl ReferencePath {
 }
 
 /// A node of an expression's tree.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum ExpressionNode {
     Literal(Value),
     /// A path, by its index in `Expression::paths`.
@@ -151,7 +156,7 @@ pub(super) enum ExpressionNode {
 }
 
 /// The pattern of `matches(…)`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Pattern {
     /// A literal, compiled with the expression.
     Compiled(Box<Regex>),
@@ -160,7 +165,7 @@ pub(super) enum Pattern {
 }
 
 /// The parts of a loop.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LoopParts {
     /// The list or map that the loop runs over.
     pub range: ExpressionNode,

@@ -13,11 +13,9 @@ use super::expression::{
 };
 use super::function::Function;
 use super::source::with_large_stack;
-use super::{DEPTH_MAX, LOOP_DEPTH_MAX, evaluator, number};
+use super::{DEPTH_MAX, ExpressionVocabulary, LOOP_DEPTH_MAX, evaluator, number};
 use crate::spelling::nearest;
 
-/// The names in scope of every expression.
-const ROOT_NAMES: [&str; 5] = ["inputs", "steps", "execution", "arguments", "output"];
 /// CEL's type names, which `type(…)` is compared with.
 const TYPE_NAMES: [&str; 7] = ["int", "double", "string", "bool", "list", "map", "null_type"];
 /// CEL's loop macros by name.
@@ -31,9 +29,13 @@ const LOOP_MACROS: [(&str, LoopKind); 6] = [
 ];
 
 /// Compiles an expression. `source` is the author's text, `written` the same with step ids quoted for CEL.
-pub(super) fn compile_expression(source: &str, written: &str) -> Result<Expression, String> {
-    let mut lowering = Lowering::default();
-    let root = match parse_plain_path(written) {
+pub(super) fn compile_expression(
+    source: &str,
+    written: &str,
+    vocabulary: ExpressionVocabulary,
+) -> Result<Expression, String> {
+    let mut lowering = Lowering { vocabulary, paths: Vec::new(), variables: Vec::new() };
+    let root = match parse_plain_path(written, vocabulary) {
         Some(path) => ExpressionNode::Path(lowering.intern_path(path)),
         None => with_large_stack(|| lowering.parse_and_lower(written))?,
     };
@@ -42,15 +44,17 @@ pub(super) fn compile_expression(source: &str, written: &str) -> Result<Expressi
 
 /// Parses an expression that is only a dotted path; `None` for any other. Most expressions are such paths,
 /// and a plan of ten thousand steps is read in a fraction of the time without the CEL parser.
-fn parse_plain_path(written: &str) -> Option<ReferencePath> {
+fn parse_plain_path(written: &str, vocabulary: ExpressionVocabulary) -> Option<ReferencePath> {
     let mut names = written.split('.');
-    let root = match names.next()? {
+    let first = names.next()?;
+    let root = match first {
+        _ if !vocabulary.has(first) => return None,
         "inputs" => ReferenceRoot::Inputs,
         "arguments" => ReferenceRoot::OwnArguments,
         "output" => ReferenceRoot::OwnOutput,
         "execution" => (names.next()? == "id").then_some(ReferenceRoot::ExecutionId)?,
         "steps" => step_root(parse_plain_name(names.next()?)?, names.next()?)?,
-        _ => return None,
+        _ => ReferenceRoot::Fact(vocabulary.fact(first)?),
     };
     let segments = names.map(|name| parse_plain_name(name).map(PathSegment::Field)).collect::<Option<_>>()?;
     Some(ReferencePath { root, segments })
@@ -81,8 +85,8 @@ fn cel_environment() -> &'static Env {
 }
 
 /// The state of lowering one expression.
-#[derive(Default)]
 struct Lowering {
+    vocabulary: ExpressionVocabulary,
     /// The distinct paths so far; nodes refer to them by index.
     paths: Vec<ReferencePath>,
     /// The variables of the enclosing loops, outermost first.
@@ -157,11 +161,12 @@ impl Lowering {
         if TYPE_NAMES.contains(&name) {
             return Ok(ExpressionNode::Literal(name.into()));
         }
-        let known = ROOT_NAMES.into_iter().chain(self.variables.iter().map(String::as_str));
+        let names = self.vocabulary.names().iter().copied();
+        let known = names.chain(self.variables.iter().map(String::as_str));
         let meant = nearest(name, known).map(|name| format!("; did you mean `{name}`?"));
         Err(format!(
             "`{name}` is not in scope{}",
-            meant.unwrap_or_else(|| "; there are inputs, steps and execution".to_owned())
+            meant.unwrap_or_else(|| format!("; there are {}", self.vocabulary.names_shown()))
         ))
     }
 
@@ -309,6 +314,7 @@ impl Lowering {
     fn static_path(&self, expr: &Expr) -> Result<Option<ReferencePath>, String> {
         let Some((root, mut segments)) = self.literal_path(expr) else { return Ok(None) };
         let root = match root {
+            _ if !self.vocabulary.has(root) => return Ok(None),
             "inputs" => ReferenceRoot::Inputs,
             "arguments" => ReferenceRoot::OwnArguments,
             "output" => ReferenceRoot::OwnOutput,
@@ -320,7 +326,10 @@ impl Lowering {
                 ReferenceRoot::ExecutionId
             }
             "steps" => self.take_step_root(&mut segments)?,
-            _ => return Ok(None),
+            _ => match self.vocabulary.fact(root) {
+                Some(name) => ReferenceRoot::Fact(name),
+                None => return Ok(None),
+            },
         };
         Ok(Some(ReferencePath { root, segments }))
     }

@@ -7,17 +7,17 @@ use super::budget::{EvaluationBudget, EvaluationError};
 use super::evaluator::evaluate;
 use super::expression::{Expression, ReferencePath, excerpt};
 use super::source::closing_brace;
-use super::{BindError, ExpressionScope, ReadSet, TemplateOutline, outline};
+use super::{BindError, ExpressionScope, ExpressionVocabulary, ReadSet, TemplateOutline, outline};
 
 /// A JSON value whose texts may hold expressions, compiled.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ValueTemplate {
     root: ValueTemplateNode,
     reads: ReadSet,
 }
 
 /// A node of a template.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum ValueTemplateNode {
     /// A value, of any depth, without expressions.
     Literal(Value),
@@ -32,24 +32,33 @@ enum ValueTemplateNode {
 }
 
 /// A part of a text with expressions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum TextPiece {
     Literal(String),
     Expression(Expression),
 }
 
 impl ValueTemplate {
-    /// Compiles the expressions in the value's texts; `Err` is the first that does not compile.
+    /// Compiles the expressions in the texts of a plan's value; `Err` is the first that does not compile.
     pub fn parse(value: &Value) -> Result<Self, BindError> {
-        let (template, errors) = Self::parse_draft(value);
+        Self::parse_in(value, ExpressionVocabulary::Plan)
+    }
+
+    /// Compiles expressions that read these names; `Err` is the first that does not compile.
+    pub fn parse_in(value: &Value, vocabulary: ExpressionVocabulary) -> Result<Self, BindError> {
+        let (template, errors) = Self::compile(value, vocabulary);
         errors.into_iter().next().map_or(Ok(template), Err)
     }
 
     /// Compiles what it can, with all errors. With any error the template is for static checks only.
     pub(crate) fn parse_draft(value: &Value) -> (Self, Vec<BindError>) {
-        let (mut reads, mut errors) = (ReadSet::default(), Vec::new());
-        let root = parse_node(value, &mut reads, &mut errors);
-        (Self { root, reads }, errors)
+        Self::compile(value, ExpressionVocabulary::Plan)
+    }
+
+    fn compile(value: &Value, vocabulary: ExpressionVocabulary) -> (Self, Vec<BindError>) {
+        let mut parser = TemplateParser { vocabulary, reads: ReadSet::default(), errors: Vec::new() };
+        let root = parser.parse_node(value);
+        (Self { root, reads: parser.reads }, parser.errors)
     }
 
     /// A template that binds to `value` as it is; `${…}` in it is plain text.
@@ -92,27 +101,66 @@ impl ValueTemplate {
     }
 }
 
-/// Compiles a value; adds what its expressions read to `reads`, and those that do not compile to `errors`.
-fn parse_node(value: &Value, reads: &mut ReadSet, errors: &mut Vec<BindError>) -> ValueTemplateNode {
-    let mut parse_part = |value: &Value, prefix: &dyn Fn(BindError) -> BindError| {
-        let mut inner = Vec::new();
-        let node = parse_node(value, reads, &mut inner);
-        errors.extend(inner.into_iter().map(prefix));
-        node
-    };
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => ValueTemplateNode::Literal(value.clone()),
-        Value::String(text) => parse_text(text, reads, errors),
-        Value::Array(items) => {
-            let items = items.iter().enumerate();
-            let part = |(index, item)| parse_part(item, &|error| error.prefix_item(index));
-            list_node(items.map(part).collect())
+/// The state of compiling one template.
+struct TemplateParser {
+    vocabulary: ExpressionVocabulary,
+    /// What the expressions so far read.
+    reads: ReadSet,
+    /// The expressions so far that do not compile.
+    errors: Vec<BindError>,
+}
+
+impl TemplateParser {
+    /// Compiles a value.
+    fn parse_node(&mut self, value: &Value) -> ValueTemplateNode {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => ValueTemplateNode::Literal(value.clone()),
+            Value::String(text) => self.parse_text(text),
+            Value::Array(items) => {
+                let items = items.iter().enumerate();
+                let part = |(index, item)| self.parse_part(item, &|error| error.prefix_item(index));
+                list_node(items.map(part).collect())
+            }
+            Value::Object(fields) => {
+                let part = |(name, field): (&String, &Value)| {
+                    (name.clone(), self.parse_part(field, &|error| error.prefix_field(name)))
+                };
+                object_node(fields.iter().map(part).collect())
+            }
         }
-        Value::Object(fields) => {
-            let part = |(name, field): (&String, &Value)| {
-                (name.clone(), parse_part(field, &|error| error.prefix_field(name)))
-            };
-            object_node(fields.iter().map(part).collect())
+    }
+
+    /// Compiles a part of a value; its errors get the path of the part.
+    fn parse_part(&mut self, value: &Value, prefix: &dyn Fn(BindError) -> BindError) -> ValueTemplateNode {
+        let outer = std::mem::take(&mut self.errors);
+        let node = self.parse_node(value);
+        let inner = std::mem::replace(&mut self.errors, outer);
+        self.errors.extend(inner.into_iter().map(prefix));
+        node
+    }
+
+    /// Compiles a text: a literal, a single expression, or pieces. With a part that does not compile the node is
+    /// `Invalid`.
+    fn parse_text(&mut self, text: &str) -> ValueTemplateNode {
+        let errors_before = self.errors.len();
+        let mut pieces = split_text(text, self.vocabulary, &mut self.errors);
+        for piece in &pieces {
+            match piece {
+                TextPiece::Expression(expression) => self.reads.merge(&expression.reads()),
+                TextPiece::Literal(_) => {}
+            }
+        }
+        if self.errors.len() > errors_before {
+            return ValueTemplateNode::Invalid;
+        }
+        match (pieces.pop(), pieces.is_empty()) {
+            (None, _) => ValueTemplateNode::Literal(Value::from("")),
+            (Some(TextPiece::Literal(text)), true) => ValueTemplateNode::Literal(Value::from(text)),
+            (Some(TextPiece::Expression(expression)), true) => ValueTemplateNode::Expression(expression),
+            (Some(last), false) => {
+                pieces.push(last);
+                ValueTemplateNode::Text(pieces)
+            }
         }
     }
 }
@@ -136,33 +184,8 @@ fn object_node(fields: Vec<(String, ValueTemplateNode)>) -> ValueTemplateNode {
     ValueTemplateNode::Literal(Value::Object(literal.collect()))
 }
 
-/// Compiles a text: a literal, a single expression, or pieces. A part that does not compile is left out, and
-/// the node is `Invalid`.
-fn parse_text(text: &str, reads: &mut ReadSet, errors: &mut Vec<BindError>) -> ValueTemplateNode {
-    let errors_before = errors.len();
-    let mut pieces = split_text(text, errors);
-    for piece in &pieces {
-        match piece {
-            TextPiece::Expression(expression) => reads.merge(&expression.reads()),
-            TextPiece::Literal(_) => {}
-        }
-    }
-    if errors.len() > errors_before {
-        return ValueTemplateNode::Invalid;
-    }
-    match (pieces.pop(), pieces.is_empty()) {
-        (None, _) => ValueTemplateNode::Literal(Value::from("")),
-        (Some(TextPiece::Literal(text)), true) => ValueTemplateNode::Literal(Value::from(text)),
-        (Some(TextPiece::Expression(expression)), true) => ValueTemplateNode::Expression(expression),
-        (Some(last), false) => {
-            pieces.push(last);
-            ValueTemplateNode::Text(pieces)
-        }
-    }
-}
-
 /// Splits a text into literal parts and expressions. `$${` is an escaped `${`.
-fn split_text(text: &str, errors: &mut Vec<BindError>) -> Vec<TextPiece> {
+fn split_text(text: &str, vocabulary: ExpressionVocabulary, errors: &mut Vec<BindError>) -> Vec<TextPiece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -184,7 +207,7 @@ fn split_text(text: &str, errors: &mut Vec<BindError>) -> Vec<TextPiece> {
         if !plain.is_empty() {
             pieces.push(TextPiece::Literal(std::mem::take(&mut plain)));
         }
-        match Expression::parse(&inside[..end]) {
+        match Expression::parse(&inside[..end], vocabulary) {
             Ok(expression) => pieces.push(TextPiece::Expression(expression)),
             Err(error) => errors.push(error),
         }

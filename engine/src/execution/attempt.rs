@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::state::PayloadRef;
 use crate::chain::Digest;
 use crate::event::ProbeFinding;
+use crate::id::NodeId;
 use crate::plan::RetryPolicy;
 use crate::policy::{ErrorCategory, Outcome};
 
@@ -26,6 +27,8 @@ pub struct Attempt {
     pub reply: Option<QuestionReply>,
     /// The server's handle, where it runs the call as a task of its own.
     pub task_handle: Option<Arc<str>>,
+    /// In a session: the process that sends the call.
+    pub node: Option<NodeId>,
     pub started_at_ms: i64,
     pub ended_at_ms: Option<i64>,
     /// `None` while the call is open.

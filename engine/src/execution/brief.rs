@@ -144,6 +144,9 @@ pub fn planned_arguments(
     no: StepNo,
     values: &LoadedPayloads,
 ) -> Result<Option<Value>, MissingPayloads> {
+    if execution.session.is_some() {
+        return Ok(None);
+    }
     let arguments = match &execution.plan.step(no).work {
         StepWork::Tool { arguments, .. } | StepWork::AgentTool { arguments, .. } => arguments,
         StepWork::Action { .. } => return Ok(None),

@@ -1,6 +1,6 @@
 //! Commands to an execution.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::claim::Reporter;
 use super::due::CallId;
 use crate::chain::Digest;
-use crate::event::ReportedStatus;
+use crate::event::{ApprovalScope, CallNote, MatchedStep, ReportedStatus, StateMoment, UndoTemplate};
 use crate::id::{Epoch, NodeId, Position};
 use crate::policy::{ErrorCategory, StepAnswer};
 use crate::refusal::Refusal;
+use crate::tool_policy::ToolPolicies;
 
 /// A command to an execution: from its driver, from a caller, or about a call that was made.
 #[derive(Clone, Debug)]
@@ -57,9 +58,11 @@ pub enum Command {
     Cancel {
         reason: Option<String>,
     },
-    /// Unwind the whole execution.
+    /// Unwind the execution.
     Undo {
         reason: Option<String>,
+        /// In a session: the only steps to undo. `None`: all.
+        steps: Option<Vec<String>>,
         /// Whether the caller may approve, so that the command also approves the calls under approval.
         approves: bool,
     },
@@ -69,6 +72,8 @@ pub enum Command {
         reason: Option<String>,
         /// As in `Decide`.
         replies_to: Option<Position>,
+        /// In a session: what a yes to a call covers.
+        scope: ApprovalScope,
     },
     /// Reject what `Approve` would approve.
     Reject {
@@ -126,6 +131,95 @@ pub enum Command {
     },
     /// Erase the payloads and the salt of an ended execution.
     ErasePayloads,
+    /// A command to a session.
+    Session(SessionCommand),
+}
+
+/// A command that only a session takes: an execution whose plan grows with each call of an agent.
+#[derive(Clone, Debug)]
+pub enum SessionCommand {
+    /// A call of a session: adds a step and, by its verdict, starts it, asks about it or refuses it.
+    AddCall(Box<SessionCall>),
+    /// The waiting call of a session starts, with the yes that was given to it.
+    StartCall {
+        step: String,
+        /// The labels that the call was judged with.
+        labels: BTreeSet<String>,
+        /// As in `SessionCall`.
+        node: Option<NodeId>,
+        /// As in `SessionCall`.
+        before: Option<Value>,
+    },
+    /// The caller of a waiting call stopped waiting. The question stays.
+    StopWaiting { step: String },
+    /// How a call of a session ended, from the process that made it or from the hook that saw it end.
+    EndCall {
+        step: String,
+        outcome: ReportedOutcome,
+        /// The state after the call, which its undo compares.
+        after: Option<Value>,
+    },
+    /// The process that sent calls of a session is gone: they are unknown, except those proven unsent.
+    LoseCalls { node: NodeId, unsent: BTreeSet<CallId> },
+    /// Keep the state around a session's call.
+    KeepState { step: String, moment: StateMoment, state: Value },
+    /// A person takes a label off a session.
+    ClearLabel { label: String, reason: Option<String> },
+    /// End a session: it takes no more calls.
+    Close {
+        reason: Option<String>,
+        /// The last entry when the session was found idle; refused where anything happened since.
+        idle_since: Option<Position>,
+    },
+}
+
+/// A call of a session, as it was judged.
+#[derive(Clone, Debug)]
+pub struct SessionCall {
+    /// `server/tool`; the client's own tools are `client/…`.
+    pub tool: String,
+    /// Sent as they are: `${…}` is plain text.
+    pub arguments: Value,
+    /// The client makes the call itself and a hook reports it.
+    pub by_agent: bool,
+    /// The process that sends the call; `None` for an agent's.
+    pub node: Option<NodeId>,
+    /// The policies and pins of the tool and of the tool that undoes the call.
+    pub policies: ToolPolicies,
+    /// The digests of the definitions of the servers that the call and its undo name.
+    pub servers: BTreeMap<String, Digest>,
+    pub undo: Option<UndoTemplate>,
+    /// The labels that join the session with the intent of this call.
+    pub adds: BTreeSet<String>,
+    /// The client's own id of the call.
+    pub call: Option<String>,
+    /// The subagent that makes the call.
+    pub agent: Option<String>,
+    pub matched: Option<MatchedStep>,
+    /// The state before the call, read for its undo; kept only where the call starts.
+    pub before: Option<Value>,
+    /// The labels that the call was judged with: where the session has others now, it is judged again.
+    pub labels: BTreeSet<String>,
+    pub verdict: CallVerdict,
+    /// The rule behind a question or a refusal.
+    pub rule: Option<String>,
+    pub note: Option<CallNote>,
+    /// When a question about the call expires, in Unix milliseconds.
+    pub expires_at_ms: Option<i64>,
+    /// The mode that suspends rules and budget, and neither approvals nor pins.
+    pub observed: bool,
+}
+
+/// What the rules say of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallVerdict {
+    Allow,
+    /// A person is to say yes first, unless one that was given before covers the call.
+    Ask,
+    /// The step fails with category `policy` and this error.
+    Refuse {
+        error: Value,
+    },
 }
 
 /// How a call ended, as reported to the engine; `tools` classifies it.
@@ -221,6 +315,12 @@ impl ActionFacts {
     }
 }
 
+impl From<SessionCommand> for Command {
+    fn from(command: SessionCommand) -> Self {
+        Self::Session(command)
+    }
+}
+
 impl Command {
     /// The epoch of a driver's command, after which automatic events follow; `None` for all others, which
     /// only append facts and notify the driver.
@@ -243,7 +343,8 @@ impl Command {
             | Self::RecordDecision { .. }
             | Self::RecordCompensation { .. }
             | Self::AcceptTask { .. }
-            | Self::ErasePayloads => None,
+            | Self::ErasePayloads
+            | Self::Session(_) => None,
         }
     }
 }

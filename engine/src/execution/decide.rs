@@ -2,6 +2,7 @@
 //! only after the driver's commands.
 
 mod answer;
+mod session;
 mod undo;
 
 pub use answer::check_corrected_answer;
@@ -18,10 +19,10 @@ use super::due::{CallId, CallKind};
 use super::evolve::Execution;
 use super::follow::{LoadedPayloads, MissingPayloads};
 use super::state::{ApprovalGate, Phase};
-use super::{NewEvent, record};
+use super::{NewEvent, Now, record};
 use crate::chain::Digest;
 use crate::event::*;
-use crate::id::{Epoch, ExecutionId, NodeId, Position, StepId, StepNo};
+use crate::id::{Epoch, ExecutionId, NodeId, PlanId, Position, StepId, StepNo};
 use crate::plan::Plan;
 use crate::policy::{ErrorCategory, Outcome, StepAnswer, StepStatus};
 use crate::refusal::{ExecutionStage, Refusal, StatusAction, StepSuggestion};
@@ -37,7 +38,7 @@ pub struct StartContext {
     pub agents_may_approve: bool,
 }
 
-/// Builds the first event of an execution, and its payload: the inputs, which the caller has validated.
+/// Builds the first event of an execution of a plan, and its payload: the inputs, which the caller has validated.
 /// `terms`: the tools' policies at the start, which hold for the whole execution. `salt`: for the digests of
 /// payloads.
 pub fn build_start_event(
@@ -63,9 +64,35 @@ pub fn build_start_event(
         terms: terms.clone(),
         project,
         agents_may_approve,
+        session: None,
     };
     (started, payload)
 }
+
+/// Builds the first event of an open execution. `plan`: the empty plan of the session.
+pub fn build_session_start_event(
+    id: ExecutionId,
+    plan: &Plan,
+    context: &StartContext,
+    session: SessionStart,
+) -> ExecutionStarted {
+    let StartContext { toolset: place, project, agents_may_approve } = context.clone();
+    let plan_id = PlanId::new(SESSION_PLAN_ID);
+    ExecutionStarted {
+        id,
+        plan: PlanRef { id: plan_id, name: plan.name.clone(), version: 0, digest: plan.digest },
+        inputs: None,
+        place,
+        task: None,
+        terms: ToolPolicies::new(),
+        project,
+        agents_may_approve,
+        session: Some(Box::new(session)),
+    }
+}
+
+/// The plan id in the start of a session, whose plan is not saved.
+pub const SESSION_PLAN_ID: &str = "session";
 
 /// A JSON value as the bytes of a payload: compact JSON.
 pub(super) fn to_json_bytes(value: &Value) -> Vec<u8> {
@@ -89,6 +116,7 @@ impl From<MissingPayloads> for Rejection {
 pub fn decide(
     execution: &Execution,
     command: &Command,
+    now: Now,
     values: &LoadedPayloads,
 ) -> Result<Vec<NewEvent>, Rejection> {
     let decided = match command {
@@ -103,15 +131,16 @@ pub fn decide(
         Command::Pause { reason } => pause(execution, reason),
         Command::Resume => resume(execution),
         Command::Cancel { reason } => cancel(execution, reason),
-        Command::Undo { reason, approves } => return undo::undo(execution, reason, *approves, values),
-        Command::Approve { step, replies_to: Some(asked_at), .. }
-        | Command::Reject { step, replies_to: Some(asked_at), .. }
-            if !is_still_asked(execution, step.as_deref(), *asked_at) =>
-        {
-            Err(Refusal::StaleQuestion)
+        Command::Undo { reason, steps, approves } => {
+            return undo::undo(execution, reason, steps.as_deref(), *approves, values);
         }
-        Command::Approve { step, reason, .. } => answer_approval(execution, step.as_deref(), reason, true),
-        Command::Reject { step, reason, .. } => answer_approval(execution, step.as_deref(), reason, false),
+        Command::Approve { step, reason, replies_to, scope } => {
+            let reply = ApprovalDecision::yes(reason, *replies_to, *scope);
+            answer_approval(execution, step.as_deref(), reply, now)
+        }
+        Command::Reject { step, reason, replies_to } => {
+            answer_approval(execution, step.as_deref(), ApprovalDecision::no(reason, *replies_to), now)
+        }
         Command::Decide { step, replies_to: Some(asked_at), .. }
             if !is_still_asked(execution, Some(step), *asked_at) =>
         {
@@ -148,6 +177,7 @@ pub fn decide(
         }
         Command::AcceptTask { call, task } => Ok(accept_task(execution, *call, task)),
         Command::ErasePayloads => erase_payloads(execution),
+        Command::Session(command) => session::decide_session_command(execution, command, now),
     };
     decided.map_err(Rejection::Refused)
 }
@@ -189,8 +219,10 @@ fn claim(
     }
     let mut events = vec![driver_changed_event(execution, node)];
     // A call that its server runs as a task of its own is not lost with the process that made it.
-    for call in execution.index.open_tool_calls.iter().filter(|call| execution.task_handle(**call).is_none())
-    {
+    // A session's call is lost with the process that sent it, not with the driver.
+    let of_driver = |call: &&CallId| execution.session.is_none() || call.kind == CallKind::Compensation;
+    let open = execution.index.open_tool_calls.iter().filter(of_driver);
+    for call in open.filter(|call| execution.task_handle(**call).is_none()) {
         events.push(lost_call_event(execution, *call, unsent.contains(call)).into());
     }
     Ok(events)
@@ -353,24 +385,61 @@ pub(super) fn cancel(execution: &Execution, reason: &Option<String>) -> Result<V
     if execution.ended.is_some() || execution.is_stopping() {
         return Err(wrong_status_refusal(execution, StatusAction::Cancel));
     }
-    Ok(vec![CancelAsked { reason: reason.clone() }.into()])
+    let mut events = vec![CancelAsked { reason: reason.clone() }.into()];
+    if execution.session.is_some() {
+        events.extend(session::closing_events(execution, reason, false));
+    }
+    Ok(events)
+}
+
+/// A yes or a no.
+#[derive(Clone, Copy)]
+struct ApprovalDecision<'a> {
+    reason: &'a Option<String>,
+    /// The entry that asked what the caller was shown; `None`: the caller answers whatever is asked.
+    replies_to: Option<Position>,
+    approves: bool,
+    /// In a session: what the yes covers.
+    scope: ApprovalScope,
+}
+
+impl<'a> ApprovalDecision<'a> {
+    fn yes(reason: &'a Option<String>, replies_to: Option<Position>, scope: ApprovalScope) -> Self {
+        Self { reason, replies_to, approves: true, scope }
+    }
+
+    fn no(reason: &'a Option<String>, replies_to: Option<Position>) -> Self {
+        Self { reason, replies_to, approves: false, scope: ApprovalScope::Once }
+    }
 }
 
 /// Approves or rejects the plan, a step or an unwinding; refused where none of them waits for an approval.
 fn answer_approval(
     execution: &Execution,
     step: Option<&str>,
-    reason: &Option<String>,
-    approves: bool,
+    reply: ApprovalDecision<'_>,
+    now: Now,
 ) -> Result<Vec<NewEvent>, Refusal> {
-    let reason = reason.clone();
-    let event: Event = match (find_approval_target(execution, step)?, approves) {
+    if reply.replies_to.is_some_and(|asked_at| !is_still_asked(execution, step, asked_at)) {
+        return Err(Refusal::StaleQuestion);
+    }
+    let (reason, scope) = (reply.reason.clone(), reply.scope);
+    let target = find_approval_target(execution, step, now)?;
+    if scope == ApprovalScope::Session && !(execution.session.is_some() && step.is_some()) {
+        return Err(Refusal::ScopeNotAllowed);
+    }
+    let event: Event = match (target, reply.approves) {
         (ApprovalTarget::Plan, true) => PlanApproved { reason }.into(),
         (ApprovalTarget::Plan, false) => PlanRejected { reason }.into(),
-        (ApprovalTarget::Undo, true) => UnwindStarted { reason, calls: Vec::new() }.into(),
+        (ApprovalTarget::Undo, true) => {
+            let steps = execution.session.as_ref().and_then(|session| session.undo_selection.clone());
+            UnwindStarted { reason, calls: Vec::new(), steps }.into()
+        }
         (ApprovalTarget::AddedUndoCalls, true) => UnwindApproved { reason }.into(),
         (ApprovalTarget::Undo | ApprovalTarget::AddedUndoCalls, false) => UnwindRejected { reason }.into(),
-        (ApprovalTarget::Step(no), true) => StepApproved { step: execution.step_id(no), reason }.into(),
+        (ApprovalTarget::Step(no), true) => {
+            StepApproved { step: execution.step_id(no), reason, scope }.into()
+        }
         (ApprovalTarget::Step(no), false) => StepRejected { step: execution.step_id(no), reason }.into(),
     };
     Ok(vec![event.into()])
@@ -386,7 +455,11 @@ enum ApprovalTarget {
 }
 
 /// Finds the open question that an approval or a rejection answers; refused where there is none.
-fn find_approval_target(execution: &Execution, step: Option<&str>) -> Result<ApprovalTarget, Refusal> {
+fn find_approval_target(
+    execution: &Execution,
+    step: Option<&str>,
+    now: Now,
+) -> Result<ApprovalTarget, Refusal> {
     if step.is_none() && execution.awaits_undo_approval() {
         let is_unwinding = execution.phase == Phase::Unwind && execution.ended.is_none();
         return Ok(if is_unwinding { ApprovalTarget::AddedUndoCalls } else { ApprovalTarget::Undo });
@@ -396,10 +469,11 @@ fn find_approval_target(execution: &Execution, step: Option<&str>) -> Result<App
     }
     if let Some(step) = step {
         let no = find_step(execution, step)?;
-        if execution.step(no).status() == StepStatus::AwaitingApproval {
-            return Ok(ApprovalTarget::Step(no));
-        }
-        return Err(nothing_to_approve(execution));
+        let asks = match &execution.session {
+            None => execution.step(no).status() == StepStatus::AwaitingApproval,
+            Some(_) => execution.call_question(no).is_some_and(|question| !question.has_expired(now.at_ms)),
+        };
+        return if asks { Ok(ApprovalTarget::Step(no)) } else { Err(nothing_to_approve(execution)) };
     }
     if matches!(execution.gate, ApprovalGate::Asked { .. }) {
         return Ok(ApprovalTarget::Plan);

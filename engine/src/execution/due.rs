@@ -77,8 +77,17 @@ pub fn due(execution: &Execution) -> DueWork {
     if execution.ended.is_some() {
         return DueWork::default();
     }
-    let calls = execution.index.open_tool_calls.iter().map(|id| due_call(execution, *id)).collect();
+    // A session's calls are sent by the processes that started them; its driver only undoes.
+    let is_driven = |id: &&CallId| execution.session.is_none() || id.kind == CallKind::Compensation;
+    let open = execution.index.open_tool_calls.iter();
+    let calls = open.filter(is_driven).map(|id| due_call(execution, *id)).collect();
     DueWork { calls, wake_at: wake_at(execution) }
+}
+
+/// The call of a session's step as its own process sends it. `None`: the step has no open tool call.
+pub fn session_call(execution: &Execution, step: StepNo) -> Option<DueCall> {
+    let is_call = |call: &&CallId| call.step == step && call.kind == CallKind::Run;
+    execution.index.open_tool_calls.iter().find(is_call).map(|id| due_call(execution, *id))
 }
 
 /// The call with this id as it is to be sent.
@@ -142,7 +151,7 @@ fn wake_at(execution: &ExecutionState) -> Option<i64> {
     let retries = retries.filter_map(|no| execution.step(*no).retry.at_ms);
     let agents =
         execution.index.open_agent_calls.iter().filter_map(|call| agent_deadline_ms(execution, *call));
-    retries.chain(agents).min()
+    retries.chain(agents).chain(execution.hooked_calls_deadline_ms()).min()
 }
 
 /// When an agent's step or compensation becomes unknown, in Unix milliseconds; `None`: it has no timeout.

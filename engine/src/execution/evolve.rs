@@ -5,12 +5,14 @@ mod answers;
 mod attempts;
 mod late;
 mod records;
+mod session;
 mod undo;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use super::claim::Claim;
+use super::session::SessionState;
 use super::state::{
     ApprovalAnswer, ApprovalGate, ApprovalState, ExecutionState, PayloadRef, Phase, StepFailure, StepState,
     UnwindProposal,
@@ -91,6 +93,7 @@ pub fn initial_state(
         last_entry_at_ms: at_ms,
         position,
         version: 1,
+        session: started.session.map(|session| Box::new(SessionState::new(*session))),
         annotations: Default::default(),
         salt,
         index: Default::default(),
@@ -161,7 +164,7 @@ impl ExecutionState {
             Event::PlanApproved(_) => self.gate = ApprovalGate::Open,
             Event::PlanRejected(_) => self.set_stop(EndStatus::Cancelled),
             Event::ApprovalAsked(event) => self.approval_asked(event)?,
-            Event::StepApproved(event) => self.step_approved(&event.step)?,
+            Event::StepApproved(event) => self.step_approved(event)?,
             Event::StepRejected(event) => self.step_rejected(event)?,
             Event::AttemptStarted(event) => self.attempt_started(event)?,
             Event::TaskAccepted(event) => self.task_accepted(event)?,
@@ -186,17 +189,23 @@ impl ExecutionState {
             Event::Resumed(_) => self.paused = false,
             Event::CancelAsked(_) => self.set_stop(EndStatus::Cancelled),
             Event::Decided(event) => self.decided(event)?,
-            Event::UndoAsked(_) => self.undo_requested = true,
+            Event::UndoAsked(event) => self.undo_asked(event),
             Event::UnwindProposed(event) => self.unwind_proposed(event),
             Event::UnwindApproved(_) => self.unwind_approved()?,
             Event::UnwindRejected(_) => self.unwind_rejected()?,
-            Event::UnwindStarted(event) => self.unwind_started(&event.calls)?,
+            Event::UnwindStarted(event) => self.unwind_started(event)?,
+            Event::UnwindEnded(_) => self.finish_session_unwind(),
             Event::CompensationStarted(event) => self.compensation_started(event)?,
             Event::CompensationEnded(event) => self.compensation_ended(event)?,
             Event::LateCompensation(event) => self.late_compensation(event)?,
             Event::CompensationRecorded(event) => self.compensation_recorded(event)?,
             Event::ActionRecorded(event) => self.action_recorded(event)?,
             Event::DecisionRecorded(event) => self.decision_recorded(event)?,
+            Event::StepAdded(event) => self.step_added(event)?,
+            Event::YesSpent(event) => self.yes_spent(event)?,
+            Event::StateKept(event) => self.state_kept(event)?,
+            Event::LabelsChanged(event) => self.labels_changed(event)?,
+            Event::Closed(_) => self.closed()?,
             Event::ExecutionEnded(event) => self.end_execution(event.status),
             Event::PayloadsErased(_) => self.erased = true,
         }
@@ -227,6 +236,9 @@ impl ExecutionState {
 
     fn approval_asked(&mut self, event: &event::ApprovalAsked) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
+        if self.session.is_some() {
+            return self.ask_about_call(no, event);
+        }
         let arguments = self.own_payload(event.arguments);
         self.steps[no.index()].approval =
             ApprovalState { arguments, pin: event.pin, answer: ApprovalAnswer::None };
@@ -235,8 +247,11 @@ impl ExecutionState {
     }
 
     /// A step was approved; at the point of no return the approval covers all later steps too.
-    fn step_approved(&mut self, step: &StepId) -> Result<(), String> {
-        let no = self.find_step(step)?;
+    fn step_approved(&mut self, event: &event::StepApproved) -> Result<(), String> {
+        let no = self.find_step(&event.step)?;
+        if self.session.is_some() {
+            return self.approve_call(no, event);
+        }
         self.steps[no.index()].approval.answer = ApprovalAnswer::Approved;
         self.past_point_of_no_return |= self.plan.policy.approval == PlanApproval::AtPointOfNoReturn;
         self.set_status(no, StepStatus::Pending, None);
@@ -248,6 +263,9 @@ impl ExecutionState {
         let failure = StepFailure { category: ErrorCategory::Policy, detail: None };
         let no = self.find_step(&event.step)?;
         let reason = event.reason.clone();
+        if self.session.is_some() {
+            return self.reject_call(no, reason, failure);
+        }
         self.steps[no.index()].approval.answer = ApprovalAnswer::Rejected { reason };
         self.fail_step(no, StepStatus::Failed, failure);
         Ok(())
@@ -301,6 +319,7 @@ impl ExecutionState {
     }
 
     fn end_execution(&mut self, status: EndStatus) {
+        self.finish_session_unwind();
         (self.ended, self.ended_at_ms) = (Some(status), Some(self.last_entry_at_ms));
     }
 

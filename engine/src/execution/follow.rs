@@ -62,11 +62,14 @@ fn to_events(
         NextAction::HandleFailure(no) => one(apply_failure_policy(execution, no).into()),
         NextAction::CancelDependents(no) => one(cancel_dependent(execution, no)),
         NextAction::Start(no) => start_step(execution, no, now, values),
-        NextAction::ProposeUnwind => one(UnwindProposed { calls: undo_calls(execution, values)? }.into()),
-        NextAction::StartUnwind => one(UnwindStarted { reason: None, calls: Vec::new() }.into()),
+        NextAction::ProposeUnwind => {
+            one(UnwindProposed { calls: undo_calls(execution, None, values)? }.into())
+        }
+        NextAction::StartUnwind => one(UnwindStarted { reason: None, calls: Vec::new(), steps: None }.into()),
         NextAction::Compensate { step, attempt } => start_compensation(execution, step, attempt, values),
         NextAction::GiveUpCompensation(no) => one(CompensationGivenUp { step: id(no) }.into()),
         NextAction::End(status) => one(ExecutionEnded { status }.into()),
+        NextAction::EndUnwind => one(UnwindEnded {}.into()),
     }
 }
 
@@ -246,7 +249,7 @@ fn step_arguments(
 fn attempt_started(execution: &Execution, no: StepNo, payload: Option<Vec<u8>>) -> NewEvent {
     let arguments = payload.as_deref().map(|body| execution.digest_payload(body));
     let number = execution.step(no).attempts.len() as u32 + 1;
-    let event = AttemptStarted { step: execution.step_id(no), attempt: number, arguments };
+    let event = AttemptStarted { step: execution.step_id(no), attempt: number, arguments, node: None };
     NewEvent { event: event.into(), payload }
 }
 
@@ -317,6 +320,10 @@ pub(super) fn load_scope(
         let attempt = &execution.step(no).attempts[index as usize];
         scope.arguments = reads.own_arguments.then(|| load(attempt.arguments));
         scope.output = reads.own_output.then(|| load(attempt.result.filter(|_| attempt.has_succeeded())));
+        if reads.own_before {
+            let kept = execution.session.as_ref().and_then(|session| session.call(no).before);
+            scope.facts.insert("before", load(kept));
+        }
     }
     if missing.is_empty() { Ok(scope) } else { Err(MissingPayloads(missing)) }
 }
@@ -415,14 +422,14 @@ pub fn bind_undo_arguments(
     Ok(template.bind(&load_scope(execution, template.reads(), Some((no, target)), values)?))
 }
 
-/// The compensation calls that an unwinding would make as of now, in its order.
+/// The compensation calls that an unwinding of these steps (`None`: of all) would make as of now, in its order.
 pub(super) fn undo_calls(
     execution: &Execution,
+    selection: Option<&[StepId]>,
     values: &LoadedPayloads,
 ) -> Result<Vec<UndoCall>, MissingPayloads> {
-    let index = &execution.index;
-    let left = index.left_in_place.iter().map(|no| (execution.plan.topological_rank(*no), *no));
-    let ordered: BTreeSet<(u32, StepNo)> = index.to_undo.iter().copied().chain(left).collect();
+    let steps = execution.undoable_steps(selection);
+    let ordered: BTreeSet<(u32, StepNo)> = steps.map(|no| (execution.undo_rank(no), no)).collect();
     let mut calls = Vec::new();
     let mut missing = Vec::new();
     for (_, no) in ordered.into_iter().rev() {
@@ -457,7 +464,7 @@ fn unapproved_undo_calls(
     execution: &Execution,
     values: &LoadedPayloads,
 ) -> Result<Vec<UndoCall>, MissingPayloads> {
-    let mut calls = undo_calls(execution, values)?;
+    let mut calls = undo_calls(execution, None, values)?;
     calls.retain(|call| {
         let no = execution.plan.find_step(call.step.as_str());
         no.is_some_and(|no| execution.lacks_undo_approval(no, call.attempt - 1, call.arguments))

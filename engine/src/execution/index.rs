@@ -84,6 +84,11 @@ impl StepIndex {
         self.failures[failure_slot(action)]
     }
 
+    /// Counts a step that was added, which is pending.
+    pub fn add_pending_step(&mut self) {
+        self.counts[StepStatus::Pending as usize] += 1;
+    }
+
     /// Whether a failure keeps further steps from starting.
     pub fn blocks_new_steps(&self) -> bool {
         let halting = [None, Some(FailureAction::ManualDecision), Some(FailureAction::CancelAll)];
@@ -129,8 +134,9 @@ impl StepIndex {
         let may_probe = spec.probe.is_some() && rules.may_probe;
         set_membership(&mut self.probes_due, no, may_probe && is_unprobed && is_between_calls && may_settle);
         set_membership(&mut self.unhandled_failures, no, failed && !step.failure_handled);
-        set_membership(&mut self.to_undo, ordered, is_undoable && !step.undo.left_in_place);
-        set_membership(&mut self.left_in_place, no, is_undoable && step.undo.left_in_place);
+        let is_covered = !step.undo.outside_selection;
+        set_membership(&mut self.to_undo, ordered, is_undoable && is_covered && !step.undo.left_in_place);
+        set_membership(&mut self.left_in_place, no, is_undoable && is_covered && step.undo.left_in_place);
         set_membership(
             &mut self.undo_failed,
             no,
@@ -248,7 +254,7 @@ impl ExecutionState {
     pub(super) fn refresh(&mut self, no: StepNo) {
         let (plan, rank) = (self.plan.clone(), self.rank(no));
         let spec = (plan.step(no), self.rules(no));
-        self.index.update_sets(spec, &self.steps[no.index()], rank, (plan.topological_rank(no), no));
+        self.index.update_sets(spec, &self.steps[no.index()], rank, (self.undo_rank(no), no));
         if self.phase == Phase::Unwind {
             self.update_undo_order(no);
         }
@@ -271,7 +277,7 @@ impl ExecutionState {
         let plan = self.plan.clone();
         let mut changed = vec![no];
         while let Some(no) = changed.pop() {
-            let ordered = (plan.topological_rank(no), no);
+            let ordered = (self.undo_rank(no), no);
             let to_undo = self.index.to_undo.contains(&ordered);
             let step = &mut self.steps[no.index()];
             let blocks = to_undo || step.is_undo_blocked();
@@ -340,12 +346,7 @@ impl ExecutionState {
         for no in self.step_numbers() {
             let (spec, step) = (self.plan.step(no), self.step(no));
             index.counts[step.status() as usize] += 1;
-            index.update_sets(
-                (spec, self.rules(no)),
-                step,
-                self.rank(no),
-                (self.plan.topological_rank(no), no),
-            );
+            index.update_sets((spec, self.rules(no)), step, self.rank(no), (self.undo_rank(no), no));
             let dependency_states =
                 || spec.dependencies.iter().map(|need| self.dependency_state(need.step, need.status_read));
             let unmet = dependency_states().filter(|state| *state != DependencyState::Satisfied).count();
@@ -364,10 +365,10 @@ impl ExecutionState {
     /// Asserts the undo order that each step holds, and derives `undo_ready` into `index`.
     fn check_undo_order(&self, index: &mut StepIndex) {
         let mut from_last: Vec<StepNo> = self.step_numbers().collect();
-        from_last.sort_by_key(|no| std::cmp::Reverse(self.plan.topological_rank(*no)));
+        from_last.sort_by_key(|no| std::cmp::Reverse(self.undo_rank(*no)));
         let mut blocks = vec![false; self.steps.len()];
         for no in from_last {
-            let ordered = (self.plan.topological_rank(no), no);
+            let ordered = (self.undo_rank(no), no);
             let blockers = self.plan.step(no).dependents.iter().filter(|other| blocks[other.index()]).count();
             blocks[no.index()] = blockers > 0 || index.to_undo.contains(&ordered);
             set_membership(&mut index.undo_ready, ordered, blockers == 0 && index.to_undo.contains(&ordered));

@@ -4,7 +4,7 @@
 use super::due::{CallId, CallKind, agent_deadline_ms};
 use super::index::Rank;
 use super::state::{ApprovalGate, ExecutionState, Phase, UnwindProposal};
-use super::unwind;
+use super::{session, unwind};
 use crate::id::StepNo;
 use crate::policy::{EndStatus, ErrorCategory, FailureAction, OnFailure, Outcome, StepStatus};
 
@@ -38,12 +38,17 @@ pub(super) enum NextAction {
     /// Stop retrying a compensation and wait for an answer.
     GiveUpCompensation(StepNo),
     End(EndStatus),
+    /// End the unwinding of an open session.
+    EndUnwind,
 }
 
 /// The next automatic action; `None` where the execution waits for a call, a person, an agent or a time.
 pub(super) fn next_action(execution: &ExecutionState, now_ms: i64) -> Option<NextAction> {
     if execution.ended.is_some() || execution.paused {
         return None;
+    }
+    if execution.session.is_some() {
+        return session::next_session_action(execution, now_ms);
     }
     if execution.gate == ApprovalGate::Due && !execution.is_stopping() {
         return Some(NextAction::AskPlanApproval);
@@ -206,7 +211,7 @@ fn conclude_forward(execution: &ExecutionState) -> Option<NextAction> {
         OnFailure::Manual => None,
         OnFailure::Propose | OnFailure::Auto if execution.proposal == UnwindProposal::Rejected => None,
         OnFailure::Propose => execution.can_undo().then_some(NextAction::ProposeUnwind),
-        OnFailure::Auto if execution.undo_needs_approval() => Some(NextAction::ProposeUnwind),
+        OnFailure::Auto if execution.undo_needs_approval(None) => Some(NextAction::ProposeUnwind),
         OnFailure::Auto => Some(NextAction::StartUnwind),
     }
 }

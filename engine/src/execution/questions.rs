@@ -2,6 +2,7 @@
 
 use super::attempt::Attempt;
 use super::due::CallKind;
+use super::session::{CallAnswer, CallQuestion, SessionState};
 use super::state::{
     ApprovalAnswer, ApprovalGate, ExecutionState, PayloadRef, Phase, StepState, UnwindProposal,
 };
@@ -64,8 +65,35 @@ pub fn questions(execution: &ExecutionState) -> Vec<Question> {
         answers: allowed_answers(execution, call.step),
         asked_at: None,
     });
+    if let Some(session) = &execution.session {
+        return execution_wide.chain(session_questions(execution, session)).collect();
+    }
     let steps = execution.step_numbers().filter_map(|no| step_question(execution, no));
     execution_wide.chain(steps).chain(agents).collect()
+}
+
+/// The open questions of a session: about calls, whether or not their callers still wait, about calls whose outcome an
+/// unwinding needs, and about failed compensations.
+fn session_questions<'a>(
+    execution: &'a ExecutionState,
+    session: &'a SessionState,
+) -> impl Iterator<Item = Question> + 'a {
+    let asked = session.questions.iter().filter(|(no, _)| execution.asks_about_call(**no));
+    let calls = asked.map(|(no, question)| Question {
+        step: Some(*no),
+        subject: QuestionSubject::StepApproval,
+        answers: Vec::new(),
+        asked_at: Some(question.asked_at),
+    });
+    let of_step = |no: &StepNo, subject: QuestionSubject| Question {
+        step: Some(*no),
+        subject,
+        answers: allowed_answers(execution, *no),
+        asked_at: execution.asked_at(Some(*no)),
+    };
+    let unsettled = session.unsettled.iter().map(move |no| of_step(no, QuestionSubject::Unknown));
+    let undo = execution.index.undo_failed.iter();
+    calls.chain(unsettled).chain(undo.map(move |no| of_step(no, QuestionSubject::FailedUndo)))
 }
 
 /// The question about one step; `None` if the step waits for no answer, or none is allowed.
@@ -129,6 +157,9 @@ pub fn allowed_answers(execution: &ExecutionState, no: StepNo) -> Vec<StepAnswer
     {
         return Vec::new();
     }
+    if execution.session.is_some() {
+        return session_answers(execution, no);
+    }
     let is_allowed = |answer: &StepAnswer| *answer != Compensate || execution.can_undo();
     let allowed = |answers: &[StepAnswer]| answers.iter().copied().filter(is_allowed).collect();
     match (execution.phase, step.status()) {
@@ -144,6 +175,30 @@ pub fn allowed_answers(execution: &ExecutionState, no: StepNo) -> Vec<StepAnswer
     }
 }
 
+/// The answers about a session's step: they settle what happened to a call, or what becomes of its undo.
+fn session_answers(execution: &ExecutionState, no: StepNo) -> Vec<StepAnswer> {
+    use StepAnswer::{DidNotHappen, Happened, Retry, Skip};
+    let step = execution.step(no);
+    match step.status() {
+        StepStatus::Failed if execution.phase == Phase::Forward => vec![Skip, Happened],
+        StepStatus::Unknown => vec![Skip, Happened, DidNotHappen],
+        StepStatus::CompensationFailed if execution.index.undo_failed.contains(&no) => {
+            vec![Retry, Skip, Happened, DidNotHappen]
+        }
+        StepStatus::Failed
+        | StepStatus::CompensationFailed
+        | StepStatus::Pending
+        | StepStatus::Running
+        | StepStatus::AwaitingApproval
+        | StepStatus::AwaitingAgent
+        | StepStatus::Succeeded
+        | StepStatus::Skipped
+        | StepStatus::Cancelled
+        | StepStatus::Compensating
+        | StepStatus::Compensated => Vec::new(),
+    }
+}
+
 /// Whether an agent's compensation of the step is open.
 fn is_agent_undoing(step: &StepState) -> bool {
     step.last_compensation().is_some_and(|last| last.by_agent && last.is_open())
@@ -154,6 +209,9 @@ impl ExecutionState {
     /// waits for an answer there.
     pub fn asked_at(&self, step: Option<StepNo>) -> Option<Position> {
         use StepStatus::{AwaitingApproval, CompensationFailed, Failed, Unknown};
+        if let Some(question) = step.and_then(|no| self.call_question(no)) {
+            return Some(question.asked_at);
+        }
         if let Some(step) = step.map(|no| self.step(no)) {
             let waits = matches!(step.status, AwaitingApproval | Failed | Unknown | CompensationFailed);
             return waits.then_some(step.status_set_at);
@@ -166,9 +224,28 @@ impl ExecutionState {
         }
     }
 
+    /// The open question about a session's call.
+    pub fn call_question(&self, no: StepNo) -> Option<&CallQuestion> {
+        let question = self.session.as_ref()?.questions.get(&no);
+        question.filter(|_| self.asks_about_call(no))
+    }
+
+    /// Whether a yes to this call is asked for: the question is open and has not expired at the last entry.
+    fn asks_about_call(&self, no: StepNo) -> bool {
+        let question = self.session.as_ref().and_then(|session| session.questions.get(&no));
+        let is_open = |question: &CallQuestion| {
+            question.answer == CallAnswer::Open && !question.has_expired(self.last_entry_at_ms)
+        };
+        self.ended.is_none() && self.phase == Phase::Forward && question.is_some_and(is_open)
+    }
+
     /// Whether `questions` would return any, without building them: evaluated after every entry.
     pub(super) fn has_questions(&self) -> bool {
         let index = &self.index;
+        if let Some(session) = &self.session {
+            let waits = !session.unsettled.is_empty() || !index.undo_failed.is_empty();
+            return waits || self.awaits_undo_approval();
+        }
         let plan_approval = !self.is_stopping() && matches!(self.gate, ApprovalGate::Asked { .. });
         let execution_wide = plan_approval || self.awaits_undo_approval();
         let approvals = !self.is_stopping() && index.count(StepStatus::AwaitingApproval) > 0;
@@ -187,7 +264,7 @@ impl StepState {
         let may_follow =
             matches!(self.status(), Pending | Running | AwaitingApproval | AwaitingAgent | Failed | Unknown);
         // An answer may have corrected them, or an approval been asked for others, after the last attempt.
-        let newer = [self.approval.arguments, self.corrected_arguments];
+        let newer = [self.approval.arguments, self.corrected_arguments, self.literal_arguments];
         let newer = newer.into_iter().filter(|_| may_follow || sent.is_none());
         newer.chain([sent]).flatten().max_by_key(|stored| stored.position)
     }

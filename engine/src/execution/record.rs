@@ -189,6 +189,8 @@ fn end_after_undo(execution: &Execution, undone: StepNo) -> Option<EndStatus> {
         (false, EndStatus::Succeeded | EndStatus::Failed | EndStatus::Cancelled) => {
             Some(EndStatus::Compensated)
         }
+        // A session stays ended as it was: its calls were not one piece of work that failed.
+        (true, EndStatus::Succeeded) if execution.session.is_some() => None,
         (true, EndStatus::Succeeded | EndStatus::Compensated) => Some(EndStatus::Failed),
         (true, EndStatus::Failed | EndStatus::Cancelled) | (false, EndStatus::Compensated) => None,
     }
@@ -272,6 +274,9 @@ fn report_events(
     report: &AgentReport,
     by: Option<&Reporter>,
 ) -> Result<Vec<NewEvent>, Refusal> {
+    if execution.session.is_some() {
+        return Err(nothing_to_record(execution, no));
+    }
     let open = execution.open_agent_call(no);
     let kind = open.map(|call| call.kind);
     match (report, kind) {

@@ -8,6 +8,7 @@ use super::attempt::{Attempt, QuestionReply, ToolQuestion, key_after};
 use super::claim::Claim;
 use super::due::{CallId, CallKind};
 use super::index::StepIndex;
+use super::session::SessionState;
 use crate::chain::Digest;
 use crate::event::{PayloadDigest, PlanRef, ReportedStatus, UndoCall};
 use crate::id::{Epoch, ExecutionId, NodeId, Position, StepId, StepNo};
@@ -107,6 +108,8 @@ pub struct ExecutionState {
     pub position: Position,
     /// Number of entries in the stream.
     pub version: u64,
+    /// What an open execution has beside its steps; `None`: the execution runs a plan.
+    pub session: Option<Box<SessionState>>,
     /// The newest recorded decisions and actions outside the plan, oldest first.
     pub annotations: VecDeque<Annotation>,
     /// By step: its plan's fields combined with the tool policies.
@@ -157,6 +160,8 @@ pub struct StepState {
     pub undo: UndoProgress,
     /// Arguments from an answer that replace those that the plan binds.
     pub corrected_arguments: Option<PayloadRef>,
+    /// The arguments of a session's call, which has no template to bind.
+    pub literal_arguments: Option<PayloadRef>,
     /// The next attempt needs a new idempotency key, because its arguments changed.
     pub(super) needs_new_key: bool,
     /// Which agent holds the step, and until when; `None` for tool steps and before a start.
@@ -217,6 +222,8 @@ pub struct UndoProgress {
     pub left_in_place: bool,
     /// The compensation is to be run again: by an answer, a takeover, a new `undo` or a late success.
     pub retry: bool,
+    /// The running unwinding covers other steps only.
+    pub outside_selection: bool,
     /// By attempt index: the approval of its compensation. Only tools under approval need one.
     pub approvals: BTreeMap<u32, UndoApproval>,
     /// While unwinding: number of direct dependents with `blocks`.
@@ -405,11 +412,16 @@ impl ExecutionState {
         matches!(self.proposal, UnwindProposal::Asked { .. })
     }
 
-    /// Whether an undo would make a call for which the config demands an approval.
-    pub(super) fn undo_needs_approval(&self) -> bool {
+    /// Whether an undo of these steps (`None`: of all) would make a call for which the config demands an approval.
+    pub(super) fn undo_needs_approval(&self, selection: Option<&[StepId]>) -> bool {
+        self.undoable_steps(selection).any(|no| self.undo_demands_approval(no))
+    }
+
+    /// The steps that an undo of these steps (`None`: of all) would undo.
+    pub(super) fn undoable_steps(&self, selection: Option<&[StepId]>) -> impl Iterator<Item = StepNo> {
         let index = &self.index;
-        let steps = index.to_undo.iter().map(|(_, no)| no).chain(&index.left_in_place);
-        steps.into_iter().any(|no| self.rules(*no).undo_needs_approval)
+        let steps = index.to_undo.iter().map(|(_, no)| *no).chain(index.left_in_place.iter().copied());
+        steps.filter(move |no| !self.is_outside_selection(*no, selection))
     }
 
     /// Whether a step that may have run has a compensation and is not undone.
@@ -425,7 +437,8 @@ impl ExecutionState {
         if self.paused {
             return ExecutionStatus::Paused;
         }
-        if self.is_blocked() {
+        let is_open = self.session.is_some() && self.phase == Phase::Forward;
+        if !is_open && self.is_blocked() {
             return ExecutionStatus::Blocked;
         }
         match self.phase {

@@ -26,10 +26,18 @@ impl ExecutionState {
         self.tool_policy(Some(tool)).is_some_and(|terms| terms.approval)
     }
 
+    /// Whether the config demands an approval for the tool that undoes the step: when the step was added or, in a
+    /// session, by the newest call that says something of the tool.
+    pub(super) fn undo_demands_approval(&self, no: StepNo) -> bool {
+        let tool = self.plan.step(no).compensation.as_ref().and_then(Compensation::tool);
+        let demands_now = self.session.is_some() && tool.is_some_and(|tool| self.tool_needs_approval(tool));
+        self.rules(no).undo_needs_approval || demands_now
+    }
+
     /// Whether the compensation of the attempt with this index needs an approval and has none for these
     /// arguments and the tool's current pin.
     pub(super) fn lacks_undo_approval(&self, no: StepNo, attempt: u32, arguments: Option<Digest>) -> bool {
-        if !self.rules(no).undo_needs_approval {
+        if !self.undo_demands_approval(no) {
             return false;
         }
         let tool = self.plan.step(no).compensation.as_ref().and_then(Compensation::tool);

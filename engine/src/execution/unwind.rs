@@ -81,7 +81,17 @@ fn end_unwind(execution: &ExecutionState) -> Option<NextAction> {
         return None;
     }
     let remains = execution.step_numbers().any(|no| effect_remains(execution, no));
-    Some(NextAction::End(if remains { EndStatus::Failed } else { EndStatus::Compensated }))
+    let Some(session) = &execution.session else {
+        return Some(NextAction::End(if remains { EndStatus::Failed } else { EndStatus::Compensated }));
+    };
+    // A session is afterwards as open, or as ended, as it was before.
+    Some(match session.ended_before {
+        None => NextAction::EndUnwind,
+        Some(_) if !remains => NextAction::End(EndStatus::Compensated),
+        // A success that arrived after everything was undone is an effect again.
+        Some(EndStatus::Compensated) => NextAction::End(EndStatus::Succeeded),
+        Some(before) => NextAction::End(before),
+    })
 }
 
 /// Whether an effect of the step may remain: it cannot be undone, was left in place, or only partly undone.

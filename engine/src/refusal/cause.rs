@@ -14,6 +14,8 @@ string_enum!(
         Cancel = "cancel",
         Approve = "approve or reject",
         Decide = "decide",
+        Call = "start a call",
+        Close = "close",
     }
 );
 

@@ -27,6 +27,7 @@ pub fn scope() -> ExpressionScope {
         execution_id: "ex-1".to_owned(),
         arguments: Some(Arc::new(json!({"path": "a"}))),
         output: Some(Arc::new(json!({"exists": true}))),
+        ..ExpressionScope::default()
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
+use actbook_engine::event::ApprovalScope;
 use actbook_engine::execution::{CallKind, Command, ReportedOutcome, due};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::{ErrorCategory, StepAnswer};
@@ -163,7 +164,8 @@ impl MatrixCell {
     }
 
     fn approve(&mut self) {
-        self.apply(&Command::Approve { step: Some("a".into()), reason: None, replies_to: None });
+        let step = Some("a".into());
+        self.apply(&Command::Approve { step, reason: None, replies_to: None, scope: ApprovalScope::Once });
     }
 
     /// Ends the only call in flight.
@@ -186,7 +188,8 @@ impl MatrixCell {
     }
 
     fn undo(&mut self) {
-        self.apply(&Command::Undo { reason: None, approves: self.commander == Commander::Approver });
+        let approves = self.commander == Commander::Approver;
+        self.apply(&Command::Undo { reason: None, steps: None, approves });
     }
 
     fn open_calls(&self, kind: CallKind) -> Vec<actbook_engine::execution::DueCall> {
@@ -235,7 +238,7 @@ fn reach_call(role: CallRole, demand: ConfigDemand, commander: Commander) -> Mat
         }
         CallRole::AnsweredUndoRetry => {
             cell.end_call(succeeded());
-            cell.apply(&Command::Undo { reason: None, approves: true });
+            cell.apply(&Command::Undo { reason: None, steps: None, approves: true });
             cell.end_call(failed());
             cell.answer(StepAnswer::Retry);
         }

@@ -1,6 +1,6 @@
 //! Journal compatibility: older versions of an event's body are readable, and the newest one round-trips.
 
-use actbook_engine::event::{Event, ExecutionStarted};
+use actbook_engine::event::{ApprovalScope, Event, ExecutionStarted};
 use serde_json::{Value, json};
 
 fn started_body() -> Value {
@@ -34,7 +34,7 @@ fn execution_started_2_keeps_its_project() {
     body["agents_may_approve"] = json!(true);
     let new = decode_started("execution_started.2", &body);
     let event = Event::from(new);
-    assert_eq!(event.kind(), "execution_started.2");
+    assert_eq!(event.kind(), "execution_started.3");
     assert_eq!(event.project(), Some("/srv/site"));
     assert_eq!(serde_json::from_str::<Value>(&event.body()).unwrap(), body);
 }
@@ -43,4 +43,21 @@ fn execution_started_2_keeps_its_project() {
 fn every_written_kind_can_be_read() {
     assert!(Event::KINDS.iter().all(|kind| Event::KINDS_READ.contains(kind)));
     assert!(Event::KINDS_READ.contains(&"execution_started.1"));
+}
+
+#[test]
+fn older_versions_of_session_kinds_read_with_defaults() {
+    let read = |kind: &str, body: Value| Event::decode(kind, &body.to_string()).expect("an old body reads");
+    let started = read("attempt_started.1", json!({ "step": "a", "attempt": 1 }));
+    assert!(matches!(&started, Event::AttemptStarted(event) if event.node.is_none()));
+    let approved = read("step_approved.1", json!({ "step": "a" }));
+    assert!(matches!(&approved, Event::StepApproved(event) if event.scope == ApprovalScope::Once));
+    let unwinding = read("unwind_started.2", json!({ "reason": "why" }));
+    assert!(matches!(&unwinding, Event::UnwindStarted(event) if event.steps.is_none()));
+    let asked = read("undo_asked.1", json!({}));
+    assert!(matches!(&asked, Event::UndoAsked(event) if event.steps.is_none()));
+    // Entries of plans keep the bodies that they had.
+    assert_eq!(started.body(), r#"{"step":"a","attempt":1}"#);
+    assert_eq!(approved.body(), r#"{"step":"a"}"#);
+    assert_eq!(asked.body(), "{}");
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::event::{Event, PlanRef};
+use actbook_engine::event::{Event, ExecutionStarted, PlanRef, SessionStart};
 use actbook_engine::execution::{
     CallId, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Rejection,
-    StartContext, build_start_event, decide, evolve, follow, initial_state,
+    StartContext, build_session_start_event, build_start_event, decide, evolve, follow, initial_state,
 };
 use actbook_engine::id::{Epoch, ExecutionId, NodeId, PlanId, Position};
 use actbook_engine::plan::Plan;
@@ -52,15 +52,21 @@ pub struct ExecutionHarness {
 
 impl ExecutionHarness {
     pub fn open(plan: Arc<Plan>, inputs: Option<&Value>, policies: &ToolPolicies) -> Self {
-        let salt: Arc<[u8]> = Arc::from(*b"salt");
+        let salt = salt();
         let plan_ref = PlanRef { id: PlanId::new("p"), name: "p".into(), version: 1, digest: plan.digest };
-        let context = StartContext {
-            toolset: Digest::of(b"here"),
-            project: Some("here".into()),
-            agents_may_approve: false,
-        };
         let (started, payload) =
-            build_start_event(ExecutionId::new("e"), plan_ref, &plan, inputs, &context, policies, &salt);
+            build_start_event(ExecutionId::new("e"), plan_ref, &plan, inputs, &context(), policies, &salt);
+        Self::begin(started, payload, plan, salt)
+    }
+
+    /// A session that has just started.
+    pub fn open_session(start: SessionStart) -> Self {
+        let plan = Arc::new(Plan::of_session("session"));
+        let started = build_session_start_event(ExecutionId::new("e"), &plan, &context(), start);
+        Self::begin(started, None, plan, salt())
+    }
+
+    fn begin(started: ExecutionStarted, payload: Option<Vec<u8>>, plan: Arc<Plan>, salt: Arc<[u8]>) -> Self {
         let recorded = RecordedEvent { position: Position(1), at_ms: 0, event: started.into() };
         let entry = HarnessEntry { recorded, payload: parse_payload(payload) };
         Self { state: Some(fold_start(&entry, plan, salt.clone())), entries: vec![entry], now_ms: 0, salt }
@@ -69,7 +75,11 @@ impl ExecutionHarness {
     /// The same execution, folded from the first `count` entries, as another process would load it.
     pub fn fork(&self, count: usize) -> Self {
         let entries = self.entries[..count].to_vec();
-        let mut execution = fold_start(&entries[0], self.execution().plan.clone(), self.salt.clone());
+        let plan = match &self.execution().session {
+            Some(_) => Arc::new(Plan::of_session("session")),
+            None => self.execution().plan.clone(),
+        };
+        let mut execution = fold_start(&entries[0], plan, self.salt.clone());
         for entry in &entries[1..] {
             execution = evolve(execution, &entry.recorded).expect("a prefix of a journal is a journal");
         }
@@ -107,7 +117,8 @@ impl ExecutionHarness {
     pub fn decide(&self, command: &Command) -> Result<Vec<NewEvent>, Refusal> {
         let mut values = LoadedPayloads::default();
         loop {
-            match decide(self.execution(), command, &values) {
+            let now = Now { at_ms: self.now_ms, random: 0 };
+            match decide(self.execution(), command, now, &values) {
                 Ok(events) => return Ok(events),
                 Err(Rejection::Refused(refusal)) => return Err(refusal),
                 Err(Rejection::MissingPayloads(missing)) => self.load(missing, &mut values),
@@ -181,6 +192,14 @@ impl ExecutionHarness {
     }
 }
 
+fn salt() -> Arc<[u8]> {
+    Arc::from(*b"salt")
+}
+
+fn context() -> StartContext {
+    StartContext { toolset: Digest::of(b"here"), project: Some("here".into()), agents_may_approve: false }
+}
+
 fn fold_start(first: &HarnessEntry, plan: Arc<Plan>, salt: Arc<[u8]>) -> Execution {
     let Event::ExecutionStarted(started) = &first.recorded.event else { panic!("the first entry starts") };
     initial_state(started.clone(), first.recorded.position, first.recorded.at_ms, plan, salt)
@@ -210,8 +229,22 @@ pub fn event_line(event: &Event) -> String {
     for name in ["unsent", "takeover", "asks"] {
         text += &take(name).map(|_| format!(" {name}")).unwrap_or_default();
     }
-    for name in ["arguments", "result", "output", "inputs", "place", "plan", "id", "seat", "facts", "details"]
-    {
+    for name in [
+        "arguments",
+        "result",
+        "output",
+        "inputs",
+        "place",
+        "plan",
+        "id",
+        "seat",
+        "facts",
+        "details",
+        "terms",
+        "servers",
+        "undo",
+        "state",
+    ] {
         take(name);
     }
     for (name, value) in fields {

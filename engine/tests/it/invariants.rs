@@ -1,6 +1,8 @@
 //! Invariants that must hold at every entry of every execution, for any plan and any command. The real
 //! effects are not known here; `simulation` checks the end of an execution against them.
 
+mod session;
+
 use actbook_engine::event::{Event, ProbeFinding};
 use actbook_engine::execution::{
     Attempt, CallId, CallKind, Execution, PayloadRef, Phase, ProbeState, Question, QuestionSubject,
@@ -62,9 +64,15 @@ fn step_of(execution: &Execution, event: &Event) -> Option<StepNo> {
 
 impl StateBefore {
     pub fn capture(execution: &Execution, event: &Event) -> Self {
-        check_paused_or_ended(execution, event);
+        match &execution.session {
+            Some(_) => session::check_event(execution, event),
+            None => check_paused_or_ended(execution, event),
+        }
         let step = step_of(execution, event);
         match event {
+            Event::AttemptStarted(_) if execution.session.is_some() => {
+                session::check_call_start(execution, step.expect("a step of the plan"));
+            }
             Event::AttemptStarted(_) => check_start(execution, step.expect("a step of the plan")),
             Event::CompensationStarted(event) => {
                 check_undo(execution, step.expect("a step of the plan"), event.attempt - 1);
@@ -103,6 +111,9 @@ impl StateBefore {
                     execution.steps.iter().all(|step| !step.undo.left_in_place),
                     "an undo includes steps that were left in place"
                 );
+            }
+            Event::ExecutionEnded(_) | Event::UnwindEnded(_) if execution.session.is_some() => {
+                session::check_unwind_end(execution, event);
             }
             Event::ExecutionEnded(event) => check_end(execution, event.status),
             Event::CompensationStarted(_) => {

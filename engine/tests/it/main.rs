@@ -9,6 +9,7 @@ mod event;
 mod harness;
 mod invariants;
 mod plan;
+mod rules;
 mod semantics;
 mod simulation;
 mod template;

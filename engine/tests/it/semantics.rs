@@ -37,5 +37,5 @@ macro_rules! chapters {
 
 chapters!(
     ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due, records, questions,
-    tasks, terms
+    tasks, terms, session
 );

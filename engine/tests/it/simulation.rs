@@ -8,6 +8,7 @@ mod actors;
 mod coverage;
 mod plans;
 mod rng;
+mod sessions;
 mod world;
 
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::event::Event;
+use actbook_engine::event::{ApprovalScope, Event};
 use actbook_engine::execution::{
     ActionFacts, AgentReport, CallKind, Command, Execution, ExecutionState, Phase, Question, QuestionSubject,
     due, questions,
@@ -294,7 +295,7 @@ impl Simulation {
             Command::Pause { reason: None },
             Command::Resume,
             Command::Cancel { reason: None },
-            Command::Undo { reason: None, approves: true },
+            Command::Undo { reason: None, steps: None, approves: true },
             approve(None),
             reject(None),
         ];
@@ -394,7 +395,7 @@ impl Simulation {
             self.apply(&reject(None));
             self.apply(&Command::ErasePayloads);
             assert!(
-                !self.accepts(&Command::Undo { reason: None, approves: true }),
+                !self.accepts(&Command::Undo { reason: None, steps: None, approves: true }),
                 "an undo is accepted after its payloads were erased"
             );
         }
@@ -432,7 +433,7 @@ impl Simulation {
             83..87 => drop(self.apply(&Command::Resume)),
             87 => {
                 let approves = self.rng.percent_chance(30);
-                self.apply(&Command::Undo { reason: None, approves });
+                self.apply(&Command::Undo { reason: None, steps: None, approves });
             }
             88 => drop(
                 self.rng.percent_chance(30) && self.apply(&Command::Cancel { reason: Some("enough".into()) }),
@@ -476,7 +477,7 @@ fn decide_with_reply(step: String, replies_to: Option<Position>) -> Command {
 }
 
 fn approve(step: Option<String>) -> Command {
-    Command::Approve { step, reason: None, replies_to: None }
+    Command::Approve { step, reason: None, replies_to: None, scope: ApprovalScope::Once }
 }
 
 fn reject(step: Option<String>) -> Command {

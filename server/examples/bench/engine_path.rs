@@ -47,13 +47,13 @@ impl MemoryLedger {
         command: &Ask,
         values: &LoadedPayloads,
     ) -> anyhow::Result<Execution> {
-        let mut events = decide(&execution, command, values).map_err(|no| anyhow::anyhow!("{no:?}"))?;
+        let now = Now { at_ms: 1_700_000_000_000, random: 7 };
+        let mut events = decide(&execution, command, now, values).map_err(|no| anyhow::anyhow!("{no:?}"))?;
         while !events.is_empty() {
             for new_event in events {
                 let recorded = self.record(StreamId(1), execution.version + 1, new_event);
                 execution = evolve(execution, &recorded)?;
             }
-            let now = Now { at_ms: 1_700_000_000_000, random: 7 };
             events = follow(&execution, now, values).map_err(|missing| anyhow::anyhow!("{missing:?}"))?;
         }
         Ok(execution)

@@ -1,6 +1,7 @@
 //! The arguments of the command line, as clap parses them. Doc comments here are the help that users see.
 
 mod decide;
+mod guard;
 mod history;
 mod memory;
 mod plan;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use super::times;
 pub use decide::{DecideArgs, UnsettledKind};
+pub use guard::{ApprovalScopeArgs, HookArgs, PolicySubcommand, SessionSubcommand};
 pub use history::{JournalArgs, ListArgs, ListExclusion, StatsArgs};
 pub use memory::{
     ContextSubcommand, NoteOwnerArgs, TaskDetailArgs, TaskSubcommand, TemplateSubcommand, UseTemplateArgs,
@@ -180,6 +182,14 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
+    /// Answer one event of an agent's client: judge, journal or hold the call
+    Hook(HookArgs),
+    /// What the config's rules say of a call
+    #[command(subcommand)]
+    Policy(PolicySubcommand),
+    /// Guarded sessions: take a label off
+    #[command(subcommand)]
+    Session(SessionSubcommand),
     /// Answer steps that failed, whose outcome is unknown, or whose undo failed
     Decide(DecideArgs),
     /// Approve a step; without STEP the plan, or a proposed undo
@@ -192,6 +202,8 @@ Examples:
         execution: String,
         /// The step's id in its plan
         step: Option<String>,
+        #[command(flatten)]
+        scope: ApprovalScopeArgs,
         /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,

@@ -33,13 +33,14 @@ impl ConfigNeed {
             |offline: bool| if offline { Self::Nothing } else { Self::InEffect { may_ask: false } };
         match command {
             CliCommand::Run(_) | CliCommand::Rerun(_) => Self::InEffect { may_ask: true },
-            CliCommand::Mcp { .. } | CliCommand::Serve(_) => Self::Trusted,
+            CliCommand::Mcp { .. } | CliCommand::Serve(_) | CliCommand::Hook(_) => Self::Trusted,
             CliCommand::Check { offline, .. } | CliCommand::Plan(PlanSubcommand::Save { offline, .. }) => unless_offline(*offline),
             CliCommand::Undo { dry_run, .. } => unless_offline(*dry_run),
             // A retry first asks the server for the tool's current definition.
             CliCommand::Decide(args) => unless_offline(!matches!(args.steps_and_answer(), Ok((_, StepAnswer::Retry)))),
             CliCommand::Template(TemplateSubcommand::Use(args)) => unless_offline(args.offline),
             CliCommand::Resume { .. }
+            | CliCommand::Policy(_)
             | CliCommand::Tools(ToolsSubcommand::List { .. } | ToolsSubcommand::Show { .. } | ToolsSubcommand::Call { .. } | ToolsSubcommand::Accept { .. })
             // A rule of the config may start a plan for the new task.
             | CliCommand::Task(TaskSubcommand::Add { .. })
@@ -54,6 +55,7 @@ impl ConfigNeed {
             | CliCommand::Pause { .. }
             | CliCommand::Cancel { .. }
             | CliCommand::Approve { .. }
+            | CliCommand::Session(_)
             | CliCommand::Reject { .. }
             | CliCommand::Record(_)
             | CliCommand::Journal(_)

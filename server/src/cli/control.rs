@@ -26,10 +26,28 @@ pub async fn approve(
     session: &Session,
     id: &str,
     step: Option<String>,
+    for_session: bool,
     reason: Option<String>,
 ) -> CommandResult {
-    let updated = session.service.executions().approve(&session.caller, id, step, reason).await?;
+    let executions = session.service.executions();
+    let updated = if for_session {
+        executions.approve_for_session(&session.caller, id, step, reason).await?
+    } else {
+        executions.approve(&session.caller, id, step, reason).await?
+    };
     print_next_driver(session, updated, "approved").await
+}
+
+/// Takes a label off a session.
+pub async fn clear_label(
+    session: &Session,
+    id: &str,
+    label: String,
+    reason: Option<String>,
+) -> CommandResult {
+    let executions = session.service.executions();
+    let updated = executions.clear_label(&session.caller, id, label, reason).await?;
+    print_next_driver(session, updated, "cleared").await
 }
 
 /// Rejects `step`, or without one the plan or a proposed undo.
@@ -157,6 +175,7 @@ async fn print_next_driver(
     let id = short_id(found.id.as_str());
     let driver = session.service.executions().driver(&found).await?;
     let next = match (driver, progress.status) {
+        _ if progress.is_open_session => "the session is open".to_owned(),
         (Some(driver), _) => format!("{} continues it", process_label(&driver)),
         (
             None,

@@ -35,7 +35,7 @@ const fn guide_sections(
     HelpTopic { name, about, page: GUIDE, sections }
 }
 
-const TOPICS: [HelpTopic; 17] = [
+const TOPICS: [HelpTopic; 18] = [
     whole_page(
         "start",
         "five minutes with a real client and real servers",
@@ -61,6 +61,11 @@ const TOPICS: [HelpTopic; 17] = [
     guide_sections("memory", "notes, tasks, figures, templates", &["## Memory"]),
     guide_sections("words", "what plan, step, attempt, outcome … mean", &["## Words"]),
     whole_page("guide", "all of these on one page", GUIDE),
+    whole_page(
+        "guard",
+        "rules, questions and a journal for the calls of an agent without a plan",
+        include_str!("../../../docs/guard.md"),
+    ),
     whole_page(
         "semantics",
         "what exactly happens, state by state",

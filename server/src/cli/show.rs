@@ -61,23 +61,12 @@ pub async fn show(session: &Session, id: &str) -> CommandResult {
 }
 
 async fn driver_state(session: &Session, view: &ExecutionView) -> Result<DriverState, Error> {
-    match view.status {
-        ExecutionStatus::Running | ExecutionStatus::Compensating => {
-            let found = session.service.executions().find(view.id.as_str()).await?;
-            Ok(session
-                .service
-                .executions()
-                .driver(&found)
-                .await?
-                .map_or(DriverState::Nobody, DriverState::By))
-        }
-        ExecutionStatus::Paused
-        | ExecutionStatus::Blocked
-        | ExecutionStatus::Succeeded
-        | ExecutionStatus::Failed
-        | ExecutionStatus::Cancelled
-        | ExecutionStatus::Compensated => Ok(DriverState::NotDue),
+    if !view.needs_driver() {
+        return Ok(DriverState::NotDue);
     }
+    let found = session.service.executions().find(view.id.as_str()).await?;
+    let driver = session.service.executions().driver(&found).await?;
+    Ok(driver.map_or(DriverState::Nobody, DriverState::By))
 }
 
 /// The view as JSON, with `stopped: true` if no process drives an execution that could continue.
@@ -116,6 +105,10 @@ fn print_head(output: &Output, view: &ExecutionView, driving: &DriverState) {
     output.line(painted(QUIET, started));
     for line in brief::progress_lines(view) {
         output.line(line);
+    }
+    if let Some(session) = &view.session {
+        let labels = if session.labels.is_empty() { "none".to_owned() } else { session.labels.join(", ") };
+        output.line(format_args!("{} {labels}", painted(QUIET, "labels")));
     }
     if let DriverState::By(driver) = driving {
         output.line(format_args!("{} drives it", control::process_label(driver)));
@@ -249,6 +242,9 @@ fn print_hints(output: &Output, view: &ExecutionView, driving: &DriverState) {
     let hints: &[(&str, &str)] = match (view.status, driving) {
         (_, DriverState::Nobody) => {
             &[("resume", "continues it"), ("journal --execution", "shows every entry")]
+        }
+        (ExecutionStatus::Running, _) if view.session.is_some() => {
+            &[("pause", "lets no further call start"), ("journal --execution", "shows every entry")]
         }
         (ExecutionStatus::Running | ExecutionStatus::Compensating, _) => {
             &[("watch", "follows it"), ("pause", "starts nothing further")]

@@ -95,6 +95,35 @@ impl Section {
         }
     }
 
+    /// Takes one of these words; None if the key is absent.
+    pub fn keyword<T: Copy>(
+        &mut self,
+        key: &'static str,
+        all: &[T],
+        text: fn(T) -> &'static str,
+    ) -> Result<Option<T>, ConfigProblem> {
+        let Some(word) = self.text(key)? else { return Ok(None) };
+        if let Some(known) = all.iter().copied().find(|known| text(*known) == word) {
+            return Ok(Some(known));
+        }
+        let names: Vec<&str> = all.iter().map(|known| text(*known)).collect();
+        let hint = did_you_mean(&word, names.iter().copied());
+        Err(self.problem_at(key, format!("`{word}` is not one of {}{hint}", names.join(", "))))
+    }
+
+    /// Takes a list of mappings; an absent one is empty.
+    pub fn sections(&mut self, key: &'static str) -> Result<Vec<Section>, ConfigProblem> {
+        let path = self.path_of(key);
+        match self.take_value(key) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => {
+                let items = items.into_iter().enumerate();
+                items.map(|(index, item)| Section::open(&format!("{path}[{index}]"), item)).collect()
+            }
+            Some(other) => Err(problem_with(&path, format!("must be a list, not {}", type_name(&other)))),
+        }
+    }
+
     /// Takes a whole number above 0.
     pub fn count(&mut self, key: &'static str) -> Result<Option<u32>, ConfigProblem> {
         let Some(value) = self.take_value(key) else { return Ok(None) };

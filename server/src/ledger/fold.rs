@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use actbook_engine::chain::{Digest, Hash};
-use actbook_engine::event::{Event, PlanRef};
+use actbook_engine::event::{Event, ExecutionStarted, PlanRef};
 use actbook_engine::execution::{Execution, RecordedEvent, evolve, initial_state};
 use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
@@ -68,8 +68,21 @@ impl PlanCache {
         Ok(version.first_blocking(db)?.map(|row| row.position))
     }
 
+    /// The plan with which an execution starts: the empty one of a session, else its plan version.
+    pub(super) fn load_for_start(
+        &self,
+        db: &Db,
+        tenant: TenantId,
+        started: &ExecutionStarted,
+    ) -> Result<Arc<Plan>, Error> {
+        match &started.session {
+            Some(_) => Ok(Arc::new(Plan::of_session(&started.plan.name))),
+            None => self.load(db, tenant, &started.plan),
+        }
+    }
+
     /// The plan from the cache, or read and parsed. `Err(Corrupt)`: it is missing or its digest differs.
-    pub(super) fn load(&self, db: &Db, tenant: TenantId, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
+    fn load(&self, db: &Db, tenant: TenantId, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
         if let Some(plan) = self.get(&reference.digest) {
             return Ok(plan);
         }
@@ -149,7 +162,7 @@ pub(super) fn fold_entries(
             first.stream
         )));
     };
-    let plan = plans.load(db, tenant, &started.plan)?;
+    let plan = plans.load_for_start(db, tenant, &started)?;
     let mut execution = initial_state(started, position, at_ms, plan, salt.into());
     for entry in rest {
         execution = apply_entry(execution, entry)?;

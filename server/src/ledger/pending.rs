@@ -13,12 +13,14 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Weak};
 
 use actbook_engine::chain::{self, EntryParts};
+use actbook_engine::event::ExecutionStarted;
 use actbook_engine::execution::{
     self, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Rejection,
-    build_start_event, decide, evolve, follow,
+    build_session_start_event, build_start_event, decide, evolve, follow,
 };
-use actbook_engine::id::{Position, StreamId, TenantId};
+use actbook_engine::id::{ExecutionId, Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
+use actbook_engine::plan::Plan;
 use actbook_engine::refusal::Refusal;
 use serde_json::Value;
 
@@ -26,7 +28,7 @@ pub use self::drivers::{FollowPermit, LocalDriver};
 pub(super) use self::queue::{BatchInFlight, PendingRequest, TypedRequest};
 use self::queue::{Queue, RetiredBatch};
 use super::fold::{self, PlanCache};
-use super::{CommandRequest, DriveState, Error, LedgerRequest, StartRequest};
+use super::{CommandRequest, DriveState, Error, LedgerRequest, StartRequest, StartSessionRequest};
 use crate::clock::Clock;
 use crate::store::{Batch, Db, Entry, JournalHead, executions, journal, payloads, projection, requests};
 
@@ -302,7 +304,7 @@ impl PendingState {
     ) -> Result<(Execution, Option<Refusal>), Error> {
         let mut values = LoadedPayloads::default();
         let events = loop {
-            match decide(&execution, command, &values) {
+            match decide(&execution, command, self.now(), &values) {
                 Ok(events) => break events,
                 Err(Rejection::Refused(refusal)) => return Ok((execution, Some(refusal))),
                 Err(Rejection::MissingPayloads(missing)) => self.load_payloads(missing, &mut values)?,
@@ -395,6 +397,33 @@ impl PendingState {
         RecordedEvent { position, at_ms: at, event: new_event.event }
     }
 
+    /// Queues the first entry of an execution and its salt; returns its stream and its state.
+    fn start_stream(
+        &mut self,
+        started: ExecutionStarted,
+        payload: Option<Vec<u8>>,
+        plan: &Arc<Plan>,
+        salt: &Arc<[u8]>,
+        actor: &Arc<str>,
+    ) -> (StreamId, Execution) {
+        let stream = StreamId::starting_at(self.next_position());
+        let first = NewEvent { event: started.clone().into(), payload };
+        let recorded = self.append(stream, StreamHead::before_first(stream), first, actor);
+        self.queue.statements.push(payloads::insert_salt(self.tenant, stream, salt));
+        let (position, at_ms) = (recorded.position, recorded.at_ms);
+        (stream, execution::initial_state(started, position, at_ms, plan.clone(), salt.clone()))
+    }
+
+    /// The stream of the execution with this public id, durable or not. None: there is none.
+    fn find_started(&self, id: &ExecutionId) -> Result<Option<StreamId>, Error> {
+        let cached = self.executions.iter().find(|(_, execution)| execution.id == *id);
+        if let Some((stream, _)) = cached {
+            return Ok(Some(*stream));
+        }
+        let row = executions::by_public_id(self.tenant, id.as_str()).first_blocking(&self.db)?;
+        Ok(row.map(|row| row.id))
+    }
+
     /// Adds the missing payloads to `values`, from the queue, the batch in flight or the database.
     fn load_payloads(&self, missing: MissingPayloads, values: &mut LoadedPayloads) -> Result<(), Error> {
         for position in missing.0 {
@@ -443,6 +472,24 @@ fn no_such_execution() -> Error {
     Refusal::NoSuchExecution.into()
 }
 
+impl LedgerRequest for StartSessionRequest {
+    type Reply = DriveState;
+
+    /// Queues the first entry of a session's part, unless the part exists.
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<DriveState, Error> {
+        if let Some(stream) = pending.find_started(&self.id)? {
+            return pending.with_execution(stream, |execution| DriveState::from_execution(stream, execution));
+        }
+        let started =
+            build_session_start_event(self.id.clone(), &self.plan, &self.context, self.session.clone());
+        let (stream, execution) = pending.start_stream(started, None, &self.plan, &self.salt, actor);
+        let first_entry = pending.queue.entries.len();
+        let row = projection::execution_row(stream, &execution);
+        pending.queue.statements.push(executions::insert(pending.tenant, &row));
+        Ok(pending.cache_and_report(stream, execution, first_entry))
+    }
+}
+
 impl LedgerRequest for StartRequest {
     type Reply = DriveState;
 
@@ -457,13 +504,8 @@ impl LedgerRequest for StartRequest {
             &self.terms,
             &self.salt,
         );
-        let stream = StreamId::starting_at(pending.next_position());
-        let first = NewEvent { event: started.clone().into(), payload };
-        let recorded = pending.append(stream, StreamHead::before_first(stream), first, actor);
         pending.plans.insert(self.plan.clone());
-        let (plan, salt) = (self.plan.clone(), self.salt.clone());
-        let mut execution = execution::initial_state(started, recorded.position, recorded.at_ms, plan, salt);
-        pending.queue.statements.push(payloads::insert_salt(pending.tenant, stream, &self.salt));
+        let (stream, mut execution) = pending.start_stream(started, payload, &self.plan, &self.salt, actor);
         let first_entry = pending.queue.entries.len();
         if let Some(node) = &self.node {
             let (node, expected_epoch) = (node.clone(), execution.epoch);

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::event::{PlanRef, ReportedStatus};
+use actbook_engine::event::{PlanRef, ReportedStatus, SessionStart};
 use actbook_engine::execution::{ActionFacts, Command, StartContext};
 use actbook_engine::id::{ExecutionId, NodeId, PlanId, Position, StreamId};
 use actbook_engine::library::{SaveOptions, ToolPins};
@@ -89,6 +89,17 @@ pub struct StartRequest {
     pub salt: Arc<[u8]>,
     /// The node that claims the execution in the same batch; None: any node claims it later.
     pub node: Option<NodeId>,
+}
+
+/// Starts a part of a guarded session. One that was started under the same id before is returned instead.
+#[derive(Clone, Debug)]
+pub struct StartSessionRequest {
+    pub id: ExecutionId,
+    /// The empty plan of the session.
+    pub plan: Arc<Plan>,
+    pub context: StartContext,
+    pub session: SessionStart,
+    pub salt: Arc<[u8]>,
 }
 
 /// Applies a command to the execution of this stream.

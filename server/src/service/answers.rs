@@ -1,7 +1,7 @@
 //! Answers to questions, as programs and pages give them: with the question that was shown, so that an answer never
 //! counts for another one.
 
-use actbook_engine::event::Event;
+use actbook_engine::event::{ApprovalScope, Event};
 use actbook_engine::execution::Command;
 use actbook_engine::id::Position;
 use actbook_engine::policy::StepAnswer;
@@ -62,7 +62,7 @@ impl Executions<'_> {
         let command = match choice {
             AnswerChoice::Approve => {
                 self.require_approver(caller, id).await?;
-                Command::Approve { step, reason, replies_to }
+                Command::Approve { step, reason, replies_to, scope: ApprovalScope::Once }
             }
             AnswerChoice::Reject => {
                 self.require_approver(caller, id).await?;

@@ -1,8 +1,9 @@
 //! Commands that people and agents give to an execution. Each becomes an entry in the journal, from which the
 //! execution's driver continues.
 
+use actbook_engine::event::ApprovalScope;
 use actbook_engine::execution::{
-    ActionFacts, Command, LoadedPayloads, PayloadRef, allowed_answers, check_corrected_answer,
+    ActionFacts, Command, LoadedPayloads, PayloadRef, SessionCommand, allowed_answers, check_corrected_answer,
 };
 use actbook_engine::id::{Position, StreamId};
 use actbook_engine::policy::StepAnswer;
@@ -66,7 +67,7 @@ impl Executions<'_> {
     /// Runs the compensations of what was done. Counts as their approval only if the caller may approve.
     pub async fn undo(self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
         let approves = self.is_approver(caller, id).await?;
-        self.find_and_command(caller, id, Command::Undo { reason, approves }).await
+        self.find_and_command(caller, id, Command::Undo { reason, steps: None, approves }).await
     }
 
     /// Approves a step or, if `step` is `None`, the plan or a proposed undo. Refused if the caller may not
@@ -79,7 +80,39 @@ impl Executions<'_> {
         reason: Option<String>,
     ) -> ExecutionCommandResult {
         self.require_approver(caller, id).await?;
-        self.find_and_command(caller, id, Command::Approve { step, reason, replies_to: None }).await
+        self.find_and_command(
+            caller,
+            id,
+            Command::Approve { step, reason, replies_to: None, scope: ApprovalScope::Once },
+        )
+        .await
+    }
+
+    /// Approves a call of a session, and later ones of its tool as long as the session gets no further label. Refused
+    /// if the caller may not approve.
+    pub async fn approve_for_session(
+        self,
+        caller: &Caller,
+        id: &str,
+        step: Option<String>,
+        reason: Option<String>,
+    ) -> ExecutionCommandResult {
+        self.require_approver(caller, id).await?;
+        let scope = ApprovalScope::Session;
+        self.find_and_command(caller, id, Command::Approve { step, reason, replies_to: None, scope }).await
+    }
+
+    /// Takes a label off a session.
+    pub async fn clear_label(
+        self,
+        caller: &Caller,
+        id: &str,
+        label: String,
+        reason: Option<String>,
+    ) -> ExecutionCommandResult {
+        self.require_approver(caller, id).await?;
+        let command = SessionCommand::ClearLabel { label, reason };
+        self.find_and_command(caller, id, Command::Session(command)).await
     }
 
     /// Rejects a step or, if `step` is `None`, the plan or a proposed undo. Refused if the caller may not
@@ -175,7 +208,7 @@ impl Executions<'_> {
             }
             AnswerOption::Approve => {
                 self.require_approver(caller, id).await?;
-                Command::Approve { step, reason, replies_to }
+                Command::Approve { step, reason, replies_to, scope: ApprovalScope::Once }
             }
             AnswerOption::Reject => {
                 self.require_approver(caller, id).await?;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::entries::{check_word_count, qualify_actor};
 use super::executions::{Executions, WaitingExecutions};
 use super::quote;
-use super::view::ExecutionSummary;
+use super::view::{ExecutionSummary, needs_driver};
 use crate::error::Error;
 use crate::store::execution_filter::{ExecutionFilter, Terms};
 use crate::store::execution_list::{self, ExecutionQuery};
@@ -258,19 +258,16 @@ impl Executions<'_> {
     /// each node once.
     async fn stopped_flags(self, rows: &[ExecutionRow]) -> Result<Vec<bool>, Error> {
         let mut is_alive: BTreeMap<Option<&str>, bool> = BTreeMap::from([(None, false)]);
-        let needs_driver = |row: &ExecutionRow| {
-            [ExecutionStatus::Running, ExecutionStatus::Compensating]
-                .iter()
-                .any(|status| row.status == status.as_str())
-        };
+        let is_driven =
+            |row: &ExecutionRow| row.status.parse().is_ok_and(|status| needs_driver(status, &row.plan));
         let mut stopped = Vec::with_capacity(rows.len());
         for row in rows {
             if let (true, Some(node), Entry::Vacant(vacant)) =
-                (needs_driver(row), &row.node, is_alive.entry(row.node.as_deref()))
+                (is_driven(row), &row.node, is_alive.entry(row.node.as_deref()))
             {
                 vacant.insert(self.live_driver(node).await?.is_some());
             }
-            stopped.push(needs_driver(row) && !is_alive[&row.node.as_deref()]);
+            stopped.push(is_driven(row) && !is_alive[&row.node.as_deref()]);
         }
         Ok(stopped)
     }

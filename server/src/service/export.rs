@@ -12,6 +12,7 @@ use actbook_engine::chain::{self, Digest, GENESIS, Hash};
 use actbook_engine::event::Event;
 use actbook_engine::execution::evolve;
 use actbook_engine::id::{StreamId, TenantId};
+use actbook_engine::plan::Plan;
 use actbook_engine::refusal::Refusal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -336,9 +337,11 @@ impl ExportVerification {
                 if Digest::of(self.header.plan.as_bytes()) != started.plan.digest {
                     return Err("the plan is not the one that was run".into());
                 }
-                let plan = actbook_engine::plan::Plan::parse(&self.header.plan)
-                    .map_err(|_| "the plan cannot be parsed")?;
-                let salt: std::sync::Arc<[u8]> = self.salt.clone().into();
+                let plan = match &started.session {
+                    Some(_) => Plan::of_session(&started.plan.name),
+                    None => Plan::parse(&self.header.plan).map_err(|_| "the plan cannot be parsed")?,
+                };
+                let salt: Arc<[u8]> = self.salt.clone().into();
                 actbook_engine::execution::initial_state(started, position, own.at, plan.into(), salt)
             }
             (None, _) => return Err("it does not begin with the execution's start".into()),

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use actbook_engine::execution::Execution;
 use actbook_engine::id::StreamId;
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::ExecutionStatus;
 
 use super::executions::{Executions, FoundExecution};
 use super::question::{PersonQuestion, QuestionMedium};
-use super::view::{ExecutionView, QuestionKind, StepProgress};
+use super::view::{ExecutionView, QuestionKind, StepProgress, needs_driver};
 use crate::error::Error;
 use crate::store::executions;
 
@@ -60,8 +59,7 @@ impl Executions<'_> {
 
     /// Whether an execution needs a driver and no live process is one.
     async fn is_orphaned(self, found: &FoundExecution, execution: &Execution) -> Result<bool, Error> {
-        let needs_driver =
-            matches!(execution.status(), ExecutionStatus::Running | ExecutionStatus::Compensating);
+        let needs_driver = needs_driver(execution.status(), execution.plan_ref.id.as_str());
         Ok(needs_driver && self.driver(found).await?.is_none())
     }
 

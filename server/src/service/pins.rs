@@ -125,7 +125,8 @@ impl ToolCatalog<'_> {
     /// The policy of a tool, written `server/tool`, from the operator's config and the hints of a trusted
     /// server; without a pin. `hints` of another server are ignored.
     pub(super) fn policy(self, tool: &str, hints: Option<&Annotations>) -> ToolPolicy {
-        let ToolConfig { timeout, idempotent, read_only, approval, retry } = self.0.tools.tool_config(tool);
+        let ToolConfig { timeout, idempotent, read_only, approval, retry, labels: _, adds: _ } =
+            self.0.tools.tool_config(tool);
         let server = tool.split('/').next().unwrap_or(tool);
         let hints = hints.filter(|_| self.0.tools.trusts_hints_of(server));
         let applies = |hint: Option<bool>, config: Option<bool>| hint == Some(true) && config != Some(false);
@@ -140,6 +141,11 @@ impl ToolCatalog<'_> {
             }),
             approval: approval == Some(true),
         }
+    }
+
+    /// The policy of a tool of a guarded session, from the operator's config alone.
+    pub fn session_policy(self, tool: &str) -> ToolPolicy {
+        self.policy(tool, None)
     }
 
     /// What the operator says about a tool: trust, policy and the accepted definition.

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use actbook_engine::execution::{ActionFacts, AgentReport, Command, parse_acting_decision};
+use actbook_engine::execution::{
+    ActionFacts, AgentReport, CallVerdict, Command, ReportedOutcome, SessionCommand, parse_acting_decision,
+};
 use actbook_engine::note::NoteScope;
 use actbook_engine::plan::Finding;
 use actbook_engine::task::Task;
@@ -17,6 +19,7 @@ use crate::error::{Error, SECRET_IN_PLAN, SecretProblem};
 use crate::ledger::{
     AcceptToolRequest, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest, LedgerRequest,
     PublicId, RecordActionRequest, SavePlanRequest, SetNoteRequest, SetTasksRequest, StartRequest,
+    StartSessionRequest,
 };
 
 /// What a name is of, such as `the task's id`, and the name that a caller gives.
@@ -65,8 +68,8 @@ impl Service {
         match command {
             Command::Pause { reason }
             | Command::Cancel { reason }
-            | Command::Undo { reason, approves: _ }
-            | Command::Approve { step: _, reason, replies_to: _ }
+            | Command::Undo { reason, steps: _, approves: _ }
+            | Command::Approve { step: _, reason, replies_to: _, scope: _ }
             | Command::Reject { step: _, reason, replies_to: _ } => self.redact_text(reason),
             Command::Decide { step: _, answer: _, reason, output, arguments, approves: _, replies_to: _ } => {
                 self.refuse_secret_arguments(arguments.as_ref())?;
@@ -85,6 +88,7 @@ impl Service {
                 self.redact_text(reason);
                 self.redact_value(details);
             }
+            Command::Session(command) => self.redact_session_command(command),
             // Commands of a driver, whose tools have redacted what came back, and commands without text.
             Command::Claim { .. }
             | Command::Reclaim { .. }
@@ -97,6 +101,38 @@ impl Service {
             | Command::ErasePayloads => {}
         }
         Ok(())
+    }
+
+    /// Redacts what a session is to store: arguments, outputs, states and free text.
+    fn redact_session_command(&self, command: &mut SessionCommand) {
+        match command {
+            SessionCommand::AddCall(call) => {
+                self.tools.redact(&mut call.arguments);
+                self.redact_value(&mut call.before);
+                if let CallVerdict::Refuse { error } = &mut call.verdict {
+                    self.tools.redact(error);
+                }
+            }
+            SessionCommand::StartCall { step: _, labels: _, node: _, before } => self.redact_value(before),
+            SessionCommand::EndCall { step: _, outcome, after } => {
+                self.redact_outcome(outcome);
+                self.redact_value(after);
+            }
+            SessionCommand::KeepState { step: _, moment: _, state } => self.tools.redact(state),
+            SessionCommand::ClearLabel { label: _, reason }
+            | SessionCommand::Close { reason, idle_since: _ } => self.redact_text(reason),
+            SessionCommand::StopWaiting { step: _ } | SessionCommand::LoseCalls { node: _, unsent: _ } => {}
+        }
+    }
+
+    /// Redacts what a call of a session returned.
+    fn redact_outcome(&self, outcome: &mut ReportedOutcome) {
+        match outcome {
+            ReportedOutcome::Succeeded { output: value }
+            | ReportedOutcome::Failed { error: value, .. }
+            | ReportedOutcome::Unknown { error: value, .. }
+            | ReportedOutcome::InputRequired { question: value, .. } => self.tools.redact(value),
+        }
     }
 
     /// Redacts the output or the reason of an agent's report.
@@ -187,7 +223,8 @@ impl RedactedRequest for CommandRequest {
             | Command::Undo { .. }
             | Command::Decide { .. }
             | Command::AdoptToolset { .. }
-            | Command::MovePin { .. } => Right::Operate,
+            | Command::MovePin { .. }
+            | Command::Session(SessionCommand::ClearLabel { .. }) => Right::Operate,
             Command::Approve { .. } | Command::Reject { .. } => Right::Approve,
             // `stop` and `continue` act, like cancel and resume.
             Command::RecordDecision { decision, .. }
@@ -203,13 +240,28 @@ impl RedactedRequest for CommandRequest {
             | Command::Reclaim { .. }
             | Command::Drive { .. }
             | Command::ReportOutcome { .. }
-            | Command::AcceptTask { .. } => Right::Run,
+            | Command::AcceptTask { .. }
+            | Command::Session(
+                SessionCommand::AddCall(_)
+                | SessionCommand::StartCall { .. }
+                | SessionCommand::StopWaiting { .. }
+                | SessionCommand::EndCall { .. }
+                | SessionCommand::LoseCalls { .. }
+                | SessionCommand::KeepState { .. }
+                | SessionCommand::Close { .. },
+            ) => Right::Run,
             Command::ErasePayloads => Right::Admin,
         }
     }
 
     fn redact(&mut self, service: &Service) -> Result<(), Error> {
         service.redact_command(Arc::make_mut(&mut self.command))
+    }
+}
+
+impl RedactedRequest for StartSessionRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{
-    Annotation, AnnotationKind, ApprovalAnswer, Brief, Execution, LoadedPayloads, PayloadRef, StepState,
-    brief,
+    Annotation, AnnotationKind, ApprovalAnswer, Brief, Execution, LoadedPayloads, PayloadRef,
+    SESSION_PLAN_ID, SessionState, StepState, brief,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
 use actbook_engine::plan::StepWork;
@@ -42,6 +42,9 @@ pub struct ExecutionView {
     pub task: Option<String>,
     /// `None`: started before projects existed.
     pub project: Option<String>,
+    /// `None`: it runs a plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionView>,
     #[serde(skip)]
     pub agents_may_approve: bool,
     /// Without secret inputs.
@@ -70,6 +73,52 @@ pub struct ExecutionView {
     pub records: Vec<RecordView>,
     /// `None`: no undo waits for a yes, and no step has failed, is unknown, or was cancelled or undone.
     pub brief: Option<Brief>,
+}
+
+/// Whether an execution of this plan goes on only if a process drives it. A session that is open waits for its agent.
+pub(super) fn needs_driver(status: ExecutionStatus, plan_id: &str) -> bool {
+    match status {
+        ExecutionStatus::Running => plan_id != SESSION_PLAN_ID,
+        ExecutionStatus::Compensating => true,
+        ExecutionStatus::Paused
+        | ExecutionStatus::Blocked
+        | ExecutionStatus::Succeeded
+        | ExecutionStatus::Failed
+        | ExecutionStatus::Cancelled
+        | ExecutionStatus::Compensated => false,
+    }
+}
+
+impl ExecutionView {
+    /// Whether the execution goes on only if a process drives it.
+    pub fn needs_driver(&self) -> bool {
+        needs_driver(self.status, &self.plan.id)
+    }
+}
+
+/// What is particular about a session of an agent that follows no plan.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionView {
+    pub client: String,
+    pub folder: Option<String>,
+    pub labels: Vec<String>,
+    /// The calls that have started, those of earlier parts included.
+    pub calls: u32,
+    /// The execution that is the part of the session before this one.
+    pub continues: Option<ExecutionId>,
+}
+
+impl SessionView {
+    fn of(session: &SessionState) -> Self {
+        Self {
+            client: session.start.client.clone(),
+            folder: session.start.folder.clone(),
+            labels: session.labels.iter().cloned().collect(),
+            calls: session.calls_started(),
+            continues: session.start.continues.clone(),
+        }
+    }
 }
 
 /// The version of a plan that an execution runs.
@@ -271,6 +320,7 @@ impl Executions<'_> {
             },
             task: execution.task.clone(),
             project: execution.project.clone(),
+            session: execution.session.as_deref().map(SessionView::of),
             agents_may_approve: execution.agents_may_approve,
             inputs: inputs.map(|inputs| inputs.as_ref().clone()).filter(|inputs| !inputs.is_null()),
             started_at: format_time(execution.started_at_ms),

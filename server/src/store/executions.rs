@@ -35,7 +35,7 @@ pub struct ExecutionRow {
     /// Steps that have succeeded or were skipped. None while it runs or compensates: a step does not update
     /// the row.
     pub done: Option<u64>,
-    /// Steps of its plan. None: a former version wrote the row.
+    /// Steps of its plan. None: a former version wrote the row, or a session is open, which grows.
     pub total: Option<u64>,
     /// Position of the error of the first step that failed or is unknown. None while it runs, as `done`.
     pub first_error: Option<u64>,
@@ -204,6 +204,15 @@ pub(super) fn decode_project(row: &mut Row, column: usize) -> Result<Option<Stri
     Ok(Some(row.take_text(column)?).filter(|project| !project.is_empty()))
 }
 
+/// The execution with this public id.
+pub fn by_public_id(tenant: TenantId, id: &str) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!("WHERE tenant = $1 AND public_id = $2"),
+        vec![tenant.into(), id.into()],
+        decode_execution,
+    )
+}
+
 /// Finds the execution whose public id equals `prefix`, or is the only one to begin with it. `within`:
 /// executions of other projects are not found.
 pub async fn find_by_prefix(
@@ -226,6 +235,18 @@ fn by_id_prefix(tenant: TenantId, within: Option<&str>, prefix: &str) -> Select<
             " ORDER BY public_id LIMIT 2"
         ),
         vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), project_param(within)],
+        decode_execution,
+    )
+}
+
+/// The newest sessions of a project that started since `since_ms`, newest first.
+pub fn sessions_since(tenant: TenantId, project: &str, since_ms: i64) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!(
+            "WHERE tenant = $1 AND started_at >= $2 AND plan = 'session' AND project = $3 \
+             ORDER BY started_at DESC LIMIT 20"
+        ),
+        vec![tenant.into(), since_ms.into(), project.into()],
         decode_execution,
     )
 }

@@ -48,7 +48,7 @@ pub fn plan_statement(tenant: TenantId, recorded: &RecordedEvent) -> Option<Stat
             | CancelAsked | Decided | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected
             | UnwindStarted | CompensationStarted | CompensationEnded | LateCompensation
             | CompensationRecorded | ActionRecorded | DecisionRecorded | NoteSet | NoteDeleted | TaskSet
-            | ExecutionEnded | PayloadsErased
+            | ExecutionEnded | PayloadsErased | UnwindEnded | StepAdded | YesSpent | StateKept | LabelsChanged | Closed
         } => None,
     }
 }
@@ -86,7 +86,7 @@ pub fn note_row(before: Option<notes::NoteRow>, entry: &notes::StreamEntry<'_>) 
             | CancelAsked | Decided | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected
             | UnwindStarted | CompensationStarted | CompensationEnded | LateCompensation
             | CompensationRecorded | ActionRecorded | DecisionRecorded | TaskSet | ExecutionEnded
-            | PayloadsErased
+            | PayloadsErased | UnwindEnded | StepAdded | YesSpent | StateKept | LabelsChanged | Closed
         } => None,
     }
 }
@@ -134,6 +134,7 @@ pub struct RowSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowProgress {
     done: u64,
+    total: u64,
     first_error: Option<u64>,
 }
 
@@ -144,7 +145,8 @@ fn row_progress(status: ExecutionStatus, execution: &execution::Execution) -> Op
     }
     let error = execution.first_failed_step().and_then(|step| step.error?.detail);
     let first_error = error.map(|detail| detail.position.0);
-    Some(RowProgress { done: execution.steps_done() as u64, first_error })
+    let (done, total) = (execution.steps_done() as u64, execution.steps.len() as u64);
+    Some(RowProgress { done, total, first_error })
 }
 
 /// Summarises an execution.
@@ -179,7 +181,12 @@ pub fn execution_row(stream: StreamId, execution: &execution::Execution) -> Exec
         ended_at: execution.ended_at_ms,
         wake_at: wake_at(status, execution),
         done: progress.map(|progress| progress.done),
-        total: Some(execution.steps.len() as u64),
+        total: match progress {
+            Some(progress) => Some(progress.total),
+            // Each call adds a step, and does not update the row.
+            None if execution.session.is_some() => None,
+            None => Some(execution.steps.len() as u64),
+        },
         first_error: progress.and_then(|progress| progress.first_error),
     }
 }
@@ -189,6 +196,8 @@ pub fn execution_row(stream: StreamId, execution: &execution::Execution) -> Exec
 /// stays the same from step to step, so that a step does not update the row.
 fn wake_at(status: ExecutionStatus, execution: &execution::Execution) -> Option<i64> {
     match status {
+        // A session that is open is driven by nobody.
+        ExecutionStatus::Running if execution.session.is_some() => None,
         ExecutionStatus::Running | ExecutionStatus::Compensating => Some(0),
         ExecutionStatus::Blocked => due(execution).wake_at,
         ExecutionStatus::Paused => None,

@@ -97,6 +97,8 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
         Refusal::KeyReused { .. }
         | Refusal::OutputNotAllowed { .. }
         | Refusal::ArgumentsNotAllowed(_)
+        | Refusal::NotASession
+        | Refusal::ScopeNotAllowed
         | Refusal::UnclearDecision { .. }
         | Refusal::InvalidConfidence
         | Refusal::InvalidName { .. }
@@ -121,6 +123,12 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
         | Refusal::Claimed { .. }
         | Refusal::RecordInErased
         | Refusal::TaskExists { .. }
+        | Refusal::SessionPartOver
+        | Refusal::LabelsMoved
+        | Refusal::NoSuchLabel { .. }
+        | Refusal::NoOpenCall { .. }
+        | Refusal::NotWaiting { .. }
+        | Refusal::NotIdle
         | Refusal::EraseBeforeEnd
         | Refusal::EraseBeforeUndoApproval => StatusCode::CONFLICT,
     }

@@ -7,6 +7,7 @@ mod client;
 mod counts;
 mod crash;
 mod durability;
+mod guard;
 mod mcp;
 mod memory;
 mod postgres;

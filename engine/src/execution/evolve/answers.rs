@@ -21,6 +21,9 @@ impl ExecutionState {
             self.apply_undo_answer(no, event.answer);
             return Ok(());
         }
+        if self.session.is_some() {
+            return self.settle_by_answer(no, event.answer, output);
+        }
         match event.answer {
             StepAnswer::Retry if output.is_some() => self.retry_with_reply(no, output),
             StepAnswer::Retry | StepAnswer::DidNotHappen => {

@@ -13,6 +13,7 @@ impl ExecutionState {
     pub(super) fn attempt_started(&mut self, event: &event::AttemptStarted) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
         let by_agent = self.plan.step(no).is_agent_step();
+        self.count_session_start(no);
         let arguments = self.own_payload(event.arguments);
         let step = &mut self.steps[no.index()];
         // An automatic attempt after an answered `retry` or a reply is the same call: it sends the same reply.
@@ -26,9 +27,10 @@ impl ExecutionState {
             key: step.next_key(),
             by_agent,
             forced: step.forced || repeated.is_some_and(|last| last.forced),
-            arguments: arguments.or(earlier),
+            arguments: arguments.or(earlier).or(step.literal_arguments),
             pin: step.approval.pin.filter(|_| step.is_approved()),
             reply: step.next_reply().or(repeated.and_then(|last| last.reply)),
+            node: event.node.clone(),
             started_at_ms: self.last_entry_at_ms,
             ..Attempt::default()
         };
@@ -84,6 +86,7 @@ impl ExecutionState {
     pub(super) fn end_attempt(&mut self, call: CallId, ending: CallEnding) -> Result<bool, String> {
         let may_repeat = ending.takeover
             && ending.outcome == Outcome::Unknown
+            && (self.session.is_none() || call.kind == CallKind::Compensation)
             && self.is_repeatable(call)
             && self.step(call.step).retry.takeover_repeats < TAKEOVER_REPEATS_MAX;
         let result = self.own_payload(ending.result);
@@ -119,6 +122,8 @@ impl ExecutionState {
         step.retry.tries -= u32::from(is_free);
         if event.outcome == Outcome::Succeeded {
             self.succeed_step(call.step);
+        } else if self.session.is_some() {
+            self.settle_session_call(call.step, event.outcome.into(), failure);
         } else {
             step.error = failure;
             self.after_unsuccessful_attempt(call.step);

@@ -21,6 +21,9 @@ impl ExecutionState {
     /// Clears a step's failure: the steps that it cancelled or skipped are pending again, and the failure
     /// policies of the remaining failures are applied anew.
     pub(super) fn clear_failure(&mut self, no: StepNo) {
+        if self.session.is_some() {
+            return;
+        }
         if self.ended.is_none() {
             self.proposal = UnwindProposal::None;
         }
@@ -51,6 +54,7 @@ impl ExecutionState {
             attempt.result = result;
         }
         let is_being_undone = is_undoing(self.step(no).status());
+        self.mark_settled(no);
         if succeeded {
             self.schedule_undo_again(no, index);
         }

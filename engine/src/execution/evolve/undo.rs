@@ -10,9 +10,17 @@ use crate::plan::CompensationWork;
 use crate::policy::{ErrorCategory, Outcome, StepStatus};
 
 impl ExecutionState {
-    pub(super) fn unwind_started(&mut self, calls: &[UndoCall]) -> Result<(), String> {
+    pub(super) fn undo_asked(&mut self, event: &event::UndoAsked) {
+        self.undo_requested = true;
+        if let Some(session) = &mut self.session {
+            session.undo_selection = event.steps.clone();
+        }
+    }
+
+    pub(super) fn unwind_started(&mut self, event: &event::UnwindStarted) -> Result<(), String> {
         self.unwind_approved()?;
-        self.store_undo_approvals(calls)?;
+        self.store_undo_approvals(&event.calls)?;
+        self.begin_session_unwind(event.steps.as_deref())?;
         self.undo_requested = false;
         self.phase = Phase::Unwind;
         self.ended = None;

@@ -1,9 +1,12 @@
 //! Runs one case: parses its plan, executes its `>` lines, and prints the results.
 
+mod session;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use actbook_engine::event::ApprovalScope;
 use actbook_engine::execution::{
     ActionFacts, AgentReport, AnnotationKind, CallId, CallKind, Command, LoadedPayloads, Question,
     ReportedOutcome, Reporter, brief, due, questions,
@@ -22,14 +25,7 @@ pub fn replay(case: &str) -> String {
     let script = case.find("\n> ").expect("a case has a command") + 1;
     let (head, script) = case.split_at(script);
     let (_, plan) = head.split_once('\n').expect("a plan follows the title");
-    let (policies, plan) = split_policies(plan);
-    let plan =
-        Plan::parse(&format!("name: case\n{plan}")).unwrap_or_else(|found| panic!("{found:#?} in {case}"));
-    let mut runner = ScriptRunner {
-        harness: ExecutionHarness::open(Arc::new(plan), None, &policies),
-        keys: Vec::new(),
-        shown: Vec::new(),
-    };
+    let mut runner = ScriptRunner { harness: open_harness(plan), keys: Vec::new(), shown: Vec::new() };
     let mut output = head.to_owned();
     for request in script.lines().filter_map(|line| line.strip_prefix("> ")) {
         let answer = runner.run_line(request);
@@ -38,6 +34,17 @@ pub fn replay(case: &str) -> String {
     }
     output.push('\n');
     output
+}
+
+/// The execution of a case: a session where the case begins with a line `session: {…}`, else one of its plan.
+fn open_harness(head: &str) -> ExecutionHarness {
+    if let Some(start) = head.strip_prefix("session: ") {
+        return ExecutionHarness::open_session(serde_json::from_str(start).expect("a session's start"));
+    }
+    let (policies, plan) = split_policies(head);
+    let plan =
+        Plan::parse(&format!("name: case\n{plan}")).unwrap_or_else(|found| panic!("{found:#?} in {head}"));
+    ExecutionHarness::open(Arc::new(plan), None, &policies)
 }
 
 /// Splits off the tool policies: a case with policies begins with a line `terms: {…}`.
@@ -69,6 +76,7 @@ impl ScriptRunner {
             "brief" => return self.show_brief(),
             "due" => return self.show_due(),
             "notes" => return self.show_annotations(),
+            "session" => return session::show_session(self.harness.execution()),
             _ => {}
         }
         let mark = self.harness.entries.len();
@@ -107,40 +115,21 @@ impl ScriptRunner {
             "end" => return self.harness.apply(&self.parse_outcome_report(rest, self.harness.epoch())),
             "late" => self.parse_outcome_report(rest, Epoch(0)),
             "decide" => self.parse_decision(&words, replies_to),
-            "record" => {
-                let by = parse_reporter(&words, self.harness.now_ms);
-                let about: Vec<&str> = words.iter().copied().filter(|word| !is_reporter(word)).collect();
-                let (facts, words) = parse_facts(&about);
-                let report = report(&words);
-                Command::RecordReport { step: step.expect("a step"), report, facts: facts.into(), by }
-            }
-            "note" => {
-                let (facts, words) = parse_facts(&words);
-                let status = words.get(1).map(|word| word.parse().expect("a report"));
-                Command::RecordAction {
-                    step: words.first().map(|step| (*step).to_owned()),
-                    status,
-                    facts: facts.into(),
-                }
-            }
-            "undid" => {
-                let (facts, words) = parse_facts(&words);
-                let done = words.get(1) != Some(&"failed");
-                Command::RecordCompensation { step: words[0].to_owned(), done, facts: facts.into() }
-            }
-            "decision" => {
-                let (decision, reason) = rest.split_once(" because ").unwrap_or((rest, "no reason"));
-                let (decision, reason) = (decision.to_owned(), Some(reason.to_owned()));
-                Command::RecordDecision { decision, reason, step: None, details: None }
-            }
+            "record" | "note" | "undid" | "decision" => parse_record(verb, rest, self.harness.now_ms),
             "accept" => Command::AcceptTask { call: self.find_call(words[0]), task: words[1].to_owned() },
-            "approve" => Command::Approve { step, reason, replies_to },
+            "approve" => {
+                let scope = words.get(1).map_or(ApprovalScope::Once, |scope| scope.parse().expect("a scope"));
+                Command::Approve { step, reason, replies_to, scope }
+            }
             "reject" => Command::Reject { step, reason, replies_to },
             "pause" => Command::Pause { reason },
             "resume" => Command::Resume,
             "cancel" => Command::Cancel { reason },
-            "undo" => Command::Undo { reason, approves: true },
-            "agent-undo" => Command::Undo { reason, approves: false },
+            "undo" | "agent-undo" => {
+                let steps = words.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
+                let steps = Some(steps).filter(|steps| !steps.is_empty());
+                Command::Undo { reason, steps, approves: verb == "undo" }
+            }
             "erase" => Command::ErasePayloads,
             "move-pin" => {
                 let digest = serde_json::from_value(json!(words[1])).expect("a digest");
@@ -148,7 +137,7 @@ impl ScriptRunner {
             }
             "claim-again" => self.harness.reclaim_command(),
             "drive" => Command::Drive { epoch: Epoch(rest.parse().expect("an epoch")) },
-            _ => panic!("unknown command {verb}"),
+            _ => Command::Session(session::parse_command(self.harness.execution(), verb, &words)),
         };
         self.harness.apply(&command)?;
         if verb != "drive" {
@@ -324,6 +313,41 @@ impl ScriptRunner {
     }
 }
 
+/// The command of a record: a report, a remark, an undo by hand or a decision.
+fn parse_record(verb: &str, rest: &str, now_ms: i64) -> Command {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let step = words.first().map(|word| (*word).to_owned());
+    match verb {
+        "record" => {
+            let by = parse_reporter(&words, now_ms);
+            let about: Vec<&str> = words.iter().copied().filter(|word| !is_reporter(word)).collect();
+            let (facts, words) = parse_facts(&about);
+            let report = report(&words);
+            Command::RecordReport { step: step.expect("a step"), report, facts: facts.into(), by }
+        }
+        "note" => {
+            let (facts, words) = parse_facts(&words);
+            let status = words.get(1).map(|word| word.parse().expect("a report"));
+            Command::RecordAction {
+                step: words.first().map(|step| (*step).to_owned()),
+                status,
+                facts: facts.into(),
+            }
+        }
+        "undid" => {
+            let (facts, words) = parse_facts(&words);
+            let done = words.get(1) != Some(&"failed");
+            Command::RecordCompensation { step: words[0].to_owned(), done, facts: facts.into() }
+        }
+        "decision" => {
+            let (decision, reason) = rest.split_once(" because ").unwrap_or((rest, "no reason"));
+            let (decision, reason) = (decision.to_owned(), Some(reason.to_owned()));
+            Command::RecordDecision { decision, reason, step: None, details: None }
+        }
+        _ => panic!("unknown record {verb}"),
+    }
+}
+
 /// Splits the words into facts such as `entity=file`, and the others.
 fn parse_facts<'a>(words: &[&'a str]) -> (ActionFacts, Vec<&'a str>) {
     let mut facts = ActionFacts::default();
@@ -347,7 +371,7 @@ fn parse_facts<'a>(words: &[&'a str]) -> (ActionFacts, Vec<&'a str>) {
     (facts, words.iter().copied().filter(|word| !is_fact(word)).collect())
 }
 
-fn parse_outcome(outcome: &str, detail: &str) -> ReportedOutcome {
+pub(super) fn parse_outcome(outcome: &str, detail: &str) -> ReportedOutcome {
     if let "asks" | "asks-midway" = outcome {
         let question = serde_json::from_str(detail).expect("JSON");
         return ReportedOutcome::InputRequired { question, may_have_run: outcome == "asks-midway" };

@@ -63,6 +63,7 @@ pub fn command_name(command: &Command) -> &'static str {
         Command::AcceptTask { .. } => "accept",
         Command::MovePin { .. } => "move pin",
         Command::ErasePayloads => "erase",
+        Command::Session(_) => "session",
     }
 }
 
@@ -88,7 +89,20 @@ fn expected_points() -> Vec<CoveragePoint> {
     all.extend(
         answers_by_status().into_iter().map(|(answer, status)| ("answer", answer.as_str(), status.as_str())),
     );
-    let of_other_streams = ["plan_saved", "plan_deleted", "tool_accepted", "note_", "task_set"];
+    // Sessions have a simulation of their own.
+    let of_other_streams = [
+        "plan_saved",
+        "plan_deleted",
+        "tool_accepted",
+        "note_",
+        "task_set",
+        "step_added",
+        "yes_spent",
+        "state_kept",
+        "labels_changed",
+        "closed",
+        "unwind_ended",
+    ];
     let elsewhere = |kind: &str| of_other_streams.iter().any(|stream| kind.starts_with(stream));
     let of_executions = Event::KINDS.iter().filter(|kind| !elsewhere(kind));
     all.extend(

@@ -63,6 +63,11 @@ pub(super) fn cures(refusal: &Refusal) -> Cures {
             cure(format!("did you mean `{nearest}`? To record a remark, use more than one word"))
         }
         Refusal::InvalidConfidence => cure("0 is a guess, 1 is certain"),
+        Refusal::NotASession | Refusal::ScopeNotAllowed => cure("leave out what is for sessions alone"),
+        Refusal::SessionPartOver | Refusal::LabelsMoved => cure("make the call again"),
+        Refusal::NoSuchLabel { .. } => session_view(),
+        Refusal::NoOpenCall { .. } | Refusal::NotWaiting { .. } => session_view(),
+        Refusal::NotIdle => cure("close it when it is idle"),
         Refusal::EraseBeforeEnd => cure("wait for its end, or cancel it"),
         Refusal::EraseBeforeUndoApproval => cure("`approve` or `reject` it first")
             .agent("for your user: `actbook approve` or `actbook reject` it first")
@@ -76,6 +81,13 @@ pub(super) fn cures(refusal: &Refusal) -> Cures {
         Refusal::DecisionTooLarge { .. } => cure("shorten it, and name a file for the rest"),
         Refusal::TaskFieldsTooLarge { .. } => cure("keep what is long in a note"),
     }
+}
+
+/// The cures for a command that does not fit the session: to look at it.
+fn session_view() -> Cures {
+    cure("`show` the session: it lists its labels, and how far each call is")
+        .agent("status with its execution_id shows its labels, and how far each call is")
+        .api("GET /api/v1/executions/{id} shows its labels, and how far each call is")
 }
 
 fn other_toolset() -> Cures {

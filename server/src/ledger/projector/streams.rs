@@ -98,7 +98,7 @@ impl ProjectedStream {
         let mut entries = part.entries.into_iter();
         let Some(first) = entries.next().filter(|_| part.version == 1) else { return Ok(None) };
         let Event::ExecutionStarted(started) = &first.recorded.event else { return Ok(None) };
-        let plan = plans.load(db, tenant, &started.plan)?;
+        let plan = plans.load_for_start(db, tenant, started)?;
         let (position, at_ms) = (first.recorded.position, first.recorded.at_ms);
         let execution = initial_state(started.clone(), position, at_ms, plan, Vec::new().into());
         let stream = Self {

@@ -217,7 +217,7 @@ fn history_event(
             | RetryScheduled | ProbeStarted | ProbeEnded | StepSucceeded | StepSkipped
             | CompensationGivenUp | FailureHandled | StepsCancelled | Resumed | UnwindProposed
             | CompensationStarted | CompensationEnded | LateCompensation | CompensationRecorded
-            | NoteSet | NoteDeleted | PayloadsErased
+            | NoteSet | NoteDeleted | PayloadsErased | UnwindEnded | StepAdded | YesSpent | StateKept | LabelsChanged | Closed
         } => return None,
     };
     let text = payload_text.map_or_else(|| text.clone(), |more| format!("{text}: {more}"));

@@ -114,7 +114,7 @@ impl CallTracker<'_> {
                 | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed | CancelAsked
                 | Decided | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected | UnwindStarted
                 | LateCompensation | CompensationRecorded | ActionRecorded | DecisionRecorded | NoteSet
-                | NoteDeleted | TaskSet | ExecutionEnded | PayloadsErased
+                | NoteDeleted | TaskSet | ExecutionEnded | PayloadsErased | UnwindEnded | StepAdded | YesSpent | StateKept | LabelsChanged | Closed
             } => {}
         }
     }

@@ -30,7 +30,7 @@ pub fn trouble_rows<'a>(
                 | Decided | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected | UnwindStarted
                 | CompensationStarted | CompensationEnded | LateCompensation | CompensationRecorded
                 | ActionRecorded | DecisionRecorded | NoteSet | NoteDeleted | TaskSet | ExecutionEnded
-                | PayloadsErased
+                | PayloadsErased | UnwindEnded | StepAdded | YesSpent | StateKept | LabelsChanged | Closed
             } => return None,
         };
         Some(TroubleRow {
@@ -118,7 +118,7 @@ impl ClaimTracker<'_> {
                 | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed | CancelAsked
                 | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected | UnwindStarted
                 | CompensationStarted | CompensationEnded | LateCompensation | CompensationRecorded
-                | DecisionRecorded | NoteSet | NoteDeleted | TaskSet | ExecutionEnded | PayloadsErased
+                | DecisionRecorded | NoteSet | NoteDeleted | TaskSet | ExecutionEnded | PayloadsErased | UnwindEnded | StepAdded | YesSpent | StateKept | LabelsChanged | Closed
             } => {}
         }
     }

@@ -68,6 +68,7 @@ struct QuestionStart {
 #[derive(Debug, Default)]
 struct WaitTracker {
     stream: StreamId,
+    is_session: bool,
     /// The open approval of the plan.
     plan_approval: Option<QuestionStart>,
     /// The open approval of an undo.
@@ -131,10 +132,16 @@ impl WaitTracker {
             Event::FailureHandled(event) => {
                 self.drop_approvals(event.cancelled.iter().chain(&event.skipped));
             }
-            Event::StepsCancelled(event) => self.drop_approvals(event.steps.iter()),
-            Event::ExecutionEnded(_) => self.drop_open(),
+            Event::ExecutionStarted(event) => self.is_session = event.session.is_some(),
+            // In a session the question about a call outlives a caller that stopped waiting.
+            Event::StepsCancelled(event) => {
+                let is_session = self.is_session;
+                self.drop_approvals(event.steps.iter().filter(|_| !is_session));
+            }
+            Event::ExecutionEnded(_) | Event::Closed(_) => self.drop_open(),
             any_event! {
-                PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+                PlanSaved | PlanDeleted | ToolAccepted | DriverChanged | PlaceAdopted | UnwindEnded
+                | StepAdded | YesSpent | StateKept | LabelsChanged
                 | PinMoved | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer | RetryScheduled
                 | ProbeStarted | ProbeEnded | StepSkipped | Paused | Resumed | UndoAsked
                 | CompensationEnded | LateCompensation | CompensationRecorded | ActionRecorded

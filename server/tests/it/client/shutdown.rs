@@ -31,7 +31,7 @@ fn approval_by_a_second_client_reaches_the_driver() {
         );
         let hers = JournalFilter { actor: Some("person:mia".into()), ..JournalFilter::default() };
         let hers: Vec<_> = two.journal(&hers, 9).await.unwrap().into_iter().map(|entry| entry.kind).collect();
-        assert_eq!(hers, ["step_approved.1"]);
+        assert_eq!(hers, ["step_approved.2"]);
         assert!(one.verify().await.unwrap().ok);
     });
 }

@@ -32,7 +32,7 @@ fn count_events(entries: &[RawEntry], step: &str, started: &str, ended: &str) ->
             counted.observed += usize::from(!flag("unsent") && !flag("takeover"));
             counted.failed += usize::from(!flag("unsent") && outcome == Some("failed"));
             counted.unknown += usize::from(outcome == Some("unknown"));
-        } else if entry.kind == "probe_ended.1" && started == "attempt_started.1" {
+        } else if entry.kind == "probe_ended.1" && started == "attempt_started.2" {
             counted.resends_allowed += usize::from(entry.body["found"] == "did_not_happen");
         } else if entry.kind == "decided.2" {
             let answer = entry.body["answer"].as_str().unwrap();
@@ -54,7 +54,7 @@ pub fn check_all(fixture: &CliFixture, view: &Value, entries: &[RawEntry]) {
         let undoes =
             |call: &&ReceivedCall| call.step == name && ["unpost", "remove"].contains(&call.verb.as_str());
         let sent: Vec<&ReceivedCall> = calls.iter().filter(runs).collect();
-        let run = count_events(entries, step, "attempt_started.1", "attempt_ended.1");
+        let run = count_events(entries, step, "attempt_started.2", "attempt_ended.1");
         assert_calls_match_journal(step, &run, &sent);
         if step != "look" {
             let sent: Vec<&ReceivedCall> = calls.iter().filter(undoes).collect();
@@ -94,7 +94,7 @@ fn assert_no_attempt_after_success(step: &str, entries: &[RawEntry]) {
     let succeeded =
         |entry: &RawEntry| entry.kind == "attempt_ended.1" && entry.body["outcome"] == "succeeded";
     let after = entries.iter().filter(of).skip_while(|entry| !succeeded(entry));
-    let again = after.filter(|entry| entry.kind == "attempt_started.1").count();
+    let again = after.filter(|entry| entry.kind == "attempt_started.2").count();
     assert_eq!(again, 0, "{step} ran again though it had succeeded");
 }
 

@@ -100,7 +100,7 @@ impl Drop for FrozenProcess {
 }
 
 fn execution_id(fixture: &CliFixture) -> String {
-    entries_of_kind(fixture, "execution_started.2")[0].body["id"].as_str().unwrap().to_owned()
+    entries_of_kind(fixture, "execution_started.3")[0].body["id"].as_str().unwrap().to_owned()
 }
 
 fn entries_of_kind(fixture: &CliFixture, kind: &str) -> Vec<RawEntry> {
@@ -114,7 +114,7 @@ fn frozen_before_send() -> (CliFixture, FrozenProcess) {
         let frozen = FrozenProcess::start(&fixture, &["run", "plan.json"]);
         // Without a node file the process may still be opening the database, which is not readable then.
         let has_node = || fixture.path("data/actbook/seats").exists();
-        frozen.run_until(|| has_node() && !entries_of_kind(&fixture, "attempt_started.1").is_empty());
+        frozen.run_until(|| has_node() && !entries_of_kind(&fixture, "attempt_started.2").is_empty());
         if fixture.sent_call_count() == 0 && fixture.direct_sql().is_writable() {
             return (fixture, frozen);
         }
@@ -165,7 +165,7 @@ fn frozen_in_rate_limit_queue(kind: Kind) -> (CliFixture, Child) {
         config["servers"] = json!({ "command": { "rate": "1/s" } });
         std::fs::write(fixture.path("actbook.yaml"), config.to_string()).unwrap();
         let mut frozen = fixture.spawn(&["run", "plan.json"]);
-        wait_for("both calls", || (entries_of_kind(&fixture, "attempt_started.1").len() == 2).then_some(()));
+        wait_for("both calls", || (entries_of_kind(&fixture, "attempt_started.2").len() == 2).then_some(()));
         freeze(&frozen, &fixture.direct_sql());
         if fixture.sent_call_count() == 1 {
             return (fixture, frozen);

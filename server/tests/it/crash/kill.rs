@@ -147,7 +147,7 @@ impl<'a> KillCase<'a> {
     }
 
     fn execution_id(&self) -> Option<String> {
-        let started = self.find_entry("execution_started.2");
+        let started = self.find_entry("execution_started.3");
         started.map(|entry| entry.body["id"].as_str().unwrap().to_owned())
     }
 

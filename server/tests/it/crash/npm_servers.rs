@@ -158,7 +158,7 @@ fn call_in_flight_at_a_crash_is_unknown_and_its_server_is_ended() {
         driver.kill().unwrap();
         wait_for_exit(driver);
         let started =
-            fixture.entries().into_iter().find(|entry| entry.kind == "execution_started.2").unwrap();
+            fixture.entries().into_iter().find(|entry| entry.kind == "execution_started.3").unwrap();
         let taker = fixture.run(&["resume", started.body["id"].as_str().unwrap()]);
         assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
         assert_eq!(taker.json["steps"][0]["attempts"], 1, "{taker:?}");

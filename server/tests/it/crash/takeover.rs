@@ -45,7 +45,7 @@ fn release(fixture: &CliFixture) {
 }
 
 fn execution_id(fixture: &CliFixture) -> String {
-    let started = find_entry(fixture, "execution_started.2", None).expect("it has started");
+    let started = find_entry(fixture, "execution_started.3", None).expect("it has started");
     started.body["id"].as_str().unwrap().to_owned()
 }
 
@@ -221,13 +221,13 @@ fn command_from_another_process_takes_effect_at_once() {
         wait_for("a step to fail", || find_entry(&fixture, "step_failed.1", Some("flaky")));
 
         let retry = ["decide", &id, "flaky", "retry", "--reason", "try again"];
-        assert_takes_effect(&fixture, &retry, "decided.2", ("attempt_started.1", "flaky"));
+        assert_takes_effect(&fixture, &retry, "decided.2", ("attempt_started.2", "flaky"));
         wait_for("a step to ask", || find_entry(&fixture, "approval_asked.1", Some("asks")));
         assert_takes_effect(
             &fixture,
             &["approve", &id, "asks"],
-            "step_approved.1",
-            ("attempt_started.1", "asks"),
+            "step_approved.2",
+            ("attempt_started.2", "asks"),
         );
 
         assert_eq!(fixture.run(&["pause", &id]).code, Some(0));
@@ -238,7 +238,7 @@ fn command_from_another_process_takes_effect_at_once() {
             "the call in flight finished"
         );
         assert!(
-            find_entry(&fixture, "attempt_started.1", Some("last")).is_none(),
+            find_entry(&fixture, "attempt_started.2", Some("last")).is_none(),
             "nothing starts while paused"
         );
         assert_eq!(fixture.run(&["resume", &id]).status(), "succeeded");
@@ -254,7 +254,7 @@ fn cancel_from_another_process_stops_a_running_call_at_once() {
         assert_takes_effect(&fixture, &["cancel", &id], "cancel_asked.1", ("attempt_ended.1", "held"));
         wait_for_exit(driver);
         assert_eq!(fixture.run(&["show", &id]).status(), "cancelled");
-        assert!(find_entry(&fixture, "attempt_started.1", Some("after")).is_none());
+        assert!(find_entry(&fixture, "attempt_started.2", Some("after")).is_none());
     }
 }
 

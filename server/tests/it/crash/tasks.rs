@@ -56,7 +56,7 @@ fn wait_for_task_accepted(fixture: &CliFixture) {
 
 fn execution_id(fixture: &CliFixture) -> String {
     let entries = fixture.entries();
-    let started = entries.iter().find(|entry| entry.kind == "execution_started.2").expect("it has started");
+    let started = entries.iter().find(|entry| entry.kind == "execution_started.3").expect("it has started");
     started.body["id"].as_str().unwrap().to_owned()
 }
 

@@ -25,7 +25,7 @@ pub struct RecountedStats {
 }
 
 const START_KINDS: [(&str, &str, &str); 3] = [
-    ("attempt_started.1", "run", "attempt"),
+    ("attempt_started.2", "run", "attempt"),
     ("probe_started.1", "probe", "attempt"),
     ("compensation_started.1", "compensation", "compensation"),
 ];
@@ -43,7 +43,7 @@ pub async fn recount(db: &Db) -> BTreeMap<String, RecountedStats> {
     for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
         let (stream, at, kind) = (entry.stream, entry.at, entry.kind);
         let body: Value = serde_json::from_str(&entry.body).unwrap();
-        if kind == "execution_started.2" {
+        if kind == "execution_started.3" {
             let digest = body["plan"]["digest"].as_str().unwrap();
             plan_of.insert(stream, plans[digest].clone());
         }

@@ -72,7 +72,7 @@ fn agent_queries_history_by_every_filter() {
         let rest = json!({ "kind": "attempt_started", "limit": 200, "cursor": first["cursor"] });
         assert_eq!(kinds(rest).await.len(), 4, "the cursor continues after the page");
         let attempts = kinds(json!({ "kind": "attempt", "limit": 200 })).await;
-        for kind in ["attempt_started.1", "attempt_ended.1"] {
+        for kind in ["attempt_started.2", "attempt_ended.1"] {
             assert!(attempts.iter().any(|(found, _)| found == kind), "a prefix finds {kind}");
         }
         assert!(attempts.iter().all(|(found, _)| found.starts_with("attempt_")));

@@ -28,10 +28,11 @@ pub const ROOMS: &Table = &[
         "service",
         &["caller", "ledger", "runner", "store", "tools", "notify", "config", "folders", "random", "error"],
     ),
+    ("guard", &["service", "config", "caller", "error"]),
     ("client", &["service", "tools", "config", "caller", "folders", "error"]),
     ("mcp", &["service", "tools", "config", "caller", "error"]),
     ("web", &["service", "mcp", "drawing", "tools", "caller", "error"]),
-    ("cli", &["service", "mcp", "web", "drawing", "tools", "config", "caller", "folders", "error"]),
+    ("cli", &["service", "guard", "mcp", "web", "drawing", "tools", "config", "caller", "folders", "error"]),
 ];
 
 /// The engine's modules.
@@ -42,6 +43,7 @@ pub const ENGINE: &Table = &[
     ("chain", &["id"]),
     ("bind", &["chain", "policy", "spelling"]),
     ("schema", &["bind"]),
+    ("rules", &["policy", "bind"]),
     ("plan", &["id", "policy", "spelling", "chain", "bind", "schema"]),
     ("template", &["bind", "plan", "id"]),
     ("tool_policy", &["policy", "chain", "plan"]),

@@ -1,0 +1,210 @@
+//! Rules about an agent's calls: conditions in the same CEL subset as plans, over what is known of the call. All rules
+//! are evaluated, and the strictest that fits wins. This module is pure: it knows neither where the rules come from nor
+//! what becomes of the verdict.
+
+mod facts;
+mod shipped;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::bind::{
+    BindError, ConditionExpression, ExpressionScope, ExpressionVocabulary, PathSegment, ReferencePath,
+    ReferenceRoot,
+};
+use crate::policy::string_enum;
+pub use facts::{CallFacts, CalledToolFacts, CallerFacts, PinState, RuleFacts, SessionFacts};
+pub use shipped::ShippedRuleSet;
+
+string_enum!(
+    /// What a rule says of a call that it fits; a later one is stricter.
+    RuleEffect { Allow = "allow", Ask = "ask", Deny = "deny" }
+);
+string_enum!(
+    /// Whether rules are enforced, or only noted.
+    GuardMode { Enforce = "enforce", Observe = "observe" }
+);
+
+/// A compiled rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub name: String,
+    when: ConditionExpression,
+    pub then: RuleEffect,
+    /// What the agent and the person who is asked read about it.
+    pub say: Option<String>,
+    /// The tools whose call counts the condition reads by name: a tool that was never called counts 0.
+    counted: BTreeSet<String>,
+}
+
+impl Rule {
+    /// Compiles a rule. `Err`: the condition does not compile, or can never be true or false.
+    pub fn parse(name: &str, when: &str, then: RuleEffect, say: Option<&str>) -> Result<Self, BindError> {
+        let when = ConditionExpression::parse_in(when, ExpressionVocabulary::Rule)?;
+        let counted = when.paths().iter().filter_map(counted_tool).map(str::to_owned).collect();
+        Ok(Self { name: name.to_owned(), when, then, say: say.map(str::to_owned), counted })
+    }
+
+    /// The condition as its author wrote it.
+    pub fn condition(&self) -> &str {
+        self.when.source()
+    }
+
+    /// How the rule stands to a call. One that cannot be evaluated fits if it denies or asks, and does not if it allows:
+    /// an error never lets a call pass.
+    fn evaluate(&self, scope: &ExpressionScope) -> RuleTrace {
+        let (fits, error) = match self.when.test(scope) {
+            Ok(fits) => (fits, None),
+            Err(error) => (self.then != RuleEffect::Allow, Some(error.to_string())),
+        };
+        RuleTrace { rule: self.name.clone(), then: self.then, fits, error }
+    }
+}
+
+/// The tool of a path such as `session.count["pay/charge"]`.
+fn counted_tool(path: &ReferencePath) -> Option<&str> {
+    let [PathSegment::Field(count), PathSegment::Field(tool), ..] = path.segments.as_slice() else {
+        return None;
+    };
+    (path.root == ReferenceRoot::Fact("session") && count == "count").then_some(tool)
+}
+
+/// How one rule stood to a call.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleTrace {
+    pub rule: String,
+    pub then: RuleEffect,
+    pub fits: bool,
+    /// Why the condition could not be evaluated; the rule then counts as its `then`, or as no match if that is `allow`.
+    pub error: Option<String>,
+}
+
+/// What beside the rules decides about a call.
+#[derive(Clone, Debug)]
+pub struct JudgementTerms {
+    pub mode: GuardMode,
+    /// What holds for a tool of which no rule and no entry of the config speaks.
+    pub unknown: RuleEffect,
+    /// An entry of the config speaks of the tool or its server.
+    pub is_known: bool,
+    /// The config demands an approval for every call of the tool.
+    pub demands_approval: bool,
+    /// Why the session's budget allows no further call; `None`: it allows one.
+    pub spent_budget: Option<String>,
+}
+
+/// What decided about a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedBy {
+    /// Nothing stands against the call.
+    Nothing,
+    Rule(String),
+    /// No rule and no entry of the config speaks of the tool.
+    Unknown,
+    /// The config demands an approval for every call of the tool.
+    Approval,
+    Budget,
+}
+
+/// What is said of a call, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Judgement {
+    pub verdict: RuleEffect,
+    pub decided_by: DecidedBy,
+    /// For the agent and for the person who is asked.
+    pub say: Option<String>,
+    /// The verdict that observing suspended; `None`: nothing was suspended.
+    pub suspended: Option<RuleEffect>,
+    pub trace: Vec<RuleTrace>,
+}
+
+/// A verdict with its reason, while the strictest is searched.
+struct VerdictReason {
+    verdict: RuleEffect,
+    decided_by: DecidedBy,
+    say: Option<String>,
+}
+
+/// Judges a call: rules, budget, `unknown` and `approval`, of which the strictest wins. Observing suspends all but the
+/// approval.
+pub fn judge(rules: &[Rule], facts: &RuleFacts, terms: &JudgementTerms) -> Judgement {
+    let scope = rule_scope(rules, facts);
+    let trace: Vec<RuleTrace> = rules.iter().map(|rule| rule.evaluate(&scope)).collect();
+    let enforced = strictest(rules_finding(rules, &trace), other_findings(&trace, terms));
+    let approval = terms.demands_approval.then(|| VerdictReason {
+        verdict: RuleEffect::Ask,
+        decided_by: DecidedBy::Approval,
+        say: Some("the config demands an approval for every call of this tool".to_owned()),
+    });
+    let allowed = || VerdictReason { verdict: RuleEffect::Allow, decided_by: DecidedBy::Nothing, say: None };
+    let (found, suspended) = match terms.mode {
+        GuardMode::Enforce => (strictest(enforced, approval.into_iter().collect()), None),
+        GuardMode::Observe => {
+            let verdict = enforced.verdict;
+            let suspended = (verdict != RuleEffect::Allow).then_some(verdict);
+            (strictest(allowed(), approval.into_iter().collect()), suspended)
+        }
+    };
+    let VerdictReason { verdict, decided_by, say } = found;
+    Judgement { verdict, decided_by, say, suspended, trace }
+}
+
+/// The strictest finding; of equally strict ones the first.
+fn strictest(first: VerdictReason, others: Vec<VerdictReason>) -> VerdictReason {
+    let stricter =
+        |best: VerdictReason, other: VerdictReason| if other.verdict > best.verdict { other } else { best };
+    others.into_iter().fold(first, stricter)
+}
+
+/// What the rules that fit say: the strictest, and of equally strict ones the first in the list.
+fn rules_finding(rules: &[Rule], trace: &[RuleTrace]) -> VerdictReason {
+    let nothing = VerdictReason { verdict: RuleEffect::Allow, decided_by: DecidedBy::Nothing, say: None };
+    let fitting = rules.iter().zip(trace).filter(|(_, trace)| trace.fits);
+    let findings = fitting.map(|(rule, trace)| VerdictReason {
+        verdict: rule.then,
+        decided_by: DecidedBy::Rule(rule.name.clone()),
+        say: match &trace.error {
+            Some(error) => Some(format!("the rule `{}` cannot be evaluated: {error}", rule.name)),
+            None => rule.say.clone(),
+        },
+    });
+    strictest(nothing, findings.collect())
+}
+
+/// What `unknown` and the budget say.
+fn other_findings(trace: &[RuleTrace], terms: &JudgementTerms) -> Vec<VerdictReason> {
+    let is_unknown = !terms.is_known && !trace.iter().any(|trace| trace.fits);
+    let unknown = is_unknown.then(|| VerdictReason {
+        verdict: terms.unknown,
+        decided_by: DecidedBy::Unknown,
+        say: Some("no rule and no `servers` entry speaks of this tool".to_owned()),
+    });
+    let budget = terms.spent_budget.clone().map(|say| VerdictReason {
+        verdict: RuleEffect::Deny,
+        decided_by: DecidedBy::Budget,
+        say: Some(say),
+    });
+    unknown.into_iter().chain(budget).collect()
+}
+
+/// What the rules read. A tool that the session has not called yet counts 0.
+fn rule_scope(rules: &[Rule], facts: &RuleFacts) -> ExpressionScope {
+    let mut facts = facts.clone();
+    let counted = rules.iter().flat_map(|rule| &rule.counted).chain([&facts.call.tool]);
+    for tool in counted.cloned().collect::<BTreeSet<_>>() {
+        facts.session.count.entry(tool).or_insert(0);
+    }
+    let mut scope = ExpressionScope::default();
+    let json = |part: serde_json::Result<Value>| Arc::new(part.expect("texts, numbers and maps serialise"));
+    scope.facts.insert("call", json(serde_json::to_value(&facts.call)));
+    scope.facts.insert("tool", json(serde_json::to_value(&facts.tool)));
+    scope.facts.insert("session", json(serde_json::to_value(&facts.session)));
+    scope.facts.insert("caller", json(serde_json::to_value(&facts.caller)));
+    scope.facts.insert("now", Arc::new(facts.now.into()));
+    scope
+}

@@ -1,0 +1,284 @@
+//! Guards the calls of an agent that follows no plan: each becomes a step of an open execution, judged by the config's
+//! rules, journaled before and after. Hooks and the proxy use the same two functions: a call wants to happen
+//! (`begin_call`), and a call has ended (`end_call`). This module holds no state that the journal does not.
+
+mod call;
+mod hook;
+mod judge;
+mod paths;
+mod policy_test;
+
+use std::time::Duration;
+
+use actbook_engine::event::{CallNote, SessionStart};
+use actbook_engine::execution::{CallVerdict, ReportedOutcome, SessionCall};
+use actbook_engine::refusal::Refusal;
+use actbook_engine::rules::{GuardMode, RuleEffect};
+
+use crate::caller::Caller;
+use crate::config::{AskVia, Config};
+use crate::error::Error;
+use crate::service::{AddedCall, Service, SessionKey, SessionPart, SessionStepState};
+
+pub use call::GuardedCall;
+pub use hook::{HookAnswer, HookClient, HookEvent, answer_hook};
+pub use policy_test::{PolicyTest, test_policy};
+
+/// How often a call is judged again because the session's labels changed meanwhile, or its part was full.
+const JUDGEMENTS_MAX: usize = 20;
+
+/// How long a waiting call sleeps between two looks at its question.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The guard of the calls of one process.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard<'a> {
+    pub service: &'a Service,
+    pub config: &'a Config,
+}
+
+/// Where calls come from: a session of a client.
+#[derive(Clone, Debug)]
+pub struct SessionOrigin {
+    pub key: SessionKey,
+    /// The folder that the agent works in.
+    pub folder: Option<String>,
+    /// The client said that the agent starts with an empty context, so that no earlier label concerns it.
+    pub is_fresh: bool,
+    /// The client asks the person itself about a call that we ask about.
+    pub client_asks: bool,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Debug)]
+pub enum CallDecision {
+    /// Its intent is durable: it may be made.
+    Started { by_yes: bool },
+    /// Its intent is durable, and the client asks its person before it makes the call.
+    AskClient { say: String },
+    /// It waits for a person's yes, in this part of the session.
+    Waits { part: Box<SessionPart>, step: String, say: String },
+    /// It must not be made.
+    Refused { say: String },
+}
+
+impl Guard<'_> {
+    /// A call wants to happen: judges it and journals its intent, its question or its refusal. A call that is known
+    /// already, by the client's id and the same arguments, gets the same decision.
+    pub async fn begin_call(
+        &self,
+        caller: &Caller,
+        origin: &SessionOrigin,
+        call: &GuardedCall,
+    ) -> Result<CallDecision, Error> {
+        let mut part = self.open_session(caller, origin).await?;
+        let stored = self.service.sessions().as_stored(&call.arguments);
+        if let Some(known) = part.find_call(call.id.as_deref(), &stored) {
+            return self.decision_about(&part, &known, None).await;
+        }
+        for _ in 0..JUDGEMENTS_MAX {
+            let (session_call, say) = self.judge_call(caller, origin, &part, call);
+            let added = match self.service.sessions().add_call(caller, &part, session_call).await? {
+                AddedCall::Step(added) => added,
+                AddedCall::JudgeAgain => {
+                    part = self.service.sessions().reload(&part).await?;
+                    continue;
+                }
+                AddedCall::PartOver => {
+                    part = self.service.sessions().start_successor(caller, &part).await?;
+                    continue;
+                }
+            };
+            part = self.service.sessions().reload(&part).await?;
+            return self.decision_about(&part, &added, say).await;
+        }
+        Err(Refusal::LabelsMoved.into())
+    }
+
+    /// Waits until a person has answered about the call, or for `hold`; then the call may start, or is refused.
+    pub async fn await_answer(
+        &self,
+        caller: &Caller,
+        part: &SessionPart,
+        step: &str,
+        hold: Duration,
+    ) -> Result<CallDecision, Error> {
+        let deadline = tokio::time::Instant::now() + hold;
+        loop {
+            let part = self.service.sessions().reload(part).await?;
+            match self.service.sessions().state_of(&part, step).await? {
+                SessionStepState::Waits if tokio::time::Instant::now() >= deadline => {
+                    self.service.sessions().stop_waiting(caller, &part, step).await?;
+                    return Ok(CallDecision::Refused { say: approve_advice(part.id(), step) });
+                }
+                SessionStepState::Waits => tokio::time::sleep(LOOK_AGAIN).await,
+                SessionStepState::Approved => {
+                    self.service.sessions().start_call(caller, &part, step).await?;
+                }
+                SessionStepState::Started => return Ok(CallDecision::Started { by_yes: true }),
+                SessionStepState::Refused(say) => return Ok(refused(say)),
+            }
+        }
+    }
+
+    /// A call has ended. One that was never seen to begin is recorded as such.
+    pub async fn end_call(
+        &self,
+        caller: &Caller,
+        origin: &SessionOrigin,
+        call: &GuardedCall,
+        outcome: ReportedOutcome,
+    ) -> Result<(), Error> {
+        let part = self.open_session(caller, origin).await?;
+        let stored = self.service.sessions().as_stored(&call.arguments);
+        let (part, step) = match part.find_open_call(&call.tool, call.id.as_deref(), &stored) {
+            Some(step) => (part, step),
+            None => self.add_unseen_call(caller, part, call).await?,
+        };
+        self.service.sessions().end_call(caller, &part, &step, outcome).await
+    }
+
+    /// Nobody will report any more on the calls in flight of this subagent (`None`: of all): they are unknown.
+    pub async fn give_up_calls(
+        &self,
+        caller: &Caller,
+        origin: &SessionOrigin,
+        agent: Option<&str>,
+    ) -> Result<(), Error> {
+        let Some(part) = self.service.sessions().current(&origin.key).await? else { return Ok(()) };
+        for step in part.open_calls(agent) {
+            self.service.sessions().give_up_call(caller, &part, &step).await?;
+        }
+        Ok(())
+    }
+
+    /// The session ends.
+    pub async fn close(&self, caller: &Caller, origin: &SessionOrigin, reason: &str) -> Result<(), Error> {
+        self.give_up_calls(caller, origin, None).await?;
+        match self.service.sessions().current(&origin.key).await? {
+            Some(part) if part.is_open() => self.service.sessions().close(caller, &part, reason).await,
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The newest part of the session; a session that begins gets the labels that concern it.
+    pub async fn open_session(&self, caller: &Caller, origin: &SessionOrigin) -> Result<SessionPart, Error> {
+        if let Some(part) = self.service.sessions().current(&origin.key).await? {
+            return Ok(part);
+        }
+        let labels = if origin.is_fresh {
+            Default::default()
+        } else {
+            self.service.sessions().recent_labels().await?
+        };
+        let start = SessionStart {
+            client: origin.key.client.clone(),
+            key: Some(origin.key.key.clone()),
+            folder: origin.folder.clone(),
+            labels,
+            budget: self.config.guard.as_ref().and_then(|guard| guard.budget.clone()),
+            ..SessionStart::default()
+        };
+        self.service.sessions().start(caller, &origin.key, start).await
+    }
+
+    /// The call as the engine takes it, judged, and what is said of it.
+    fn judge_call(
+        &self,
+        caller: &Caller,
+        origin: &SessionOrigin,
+        part: &SessionPart,
+        call: &GuardedCall,
+    ) -> (SessionCall, Option<String>) {
+        let guard = self.config.guard.clone().unwrap_or_default();
+        let judged = judge::judge_call(self, caller, &guard, part, call);
+        let session_call = part.session_call(call.tool.clone(), call.arguments.clone());
+        let policy = self.service.catalog().session_policy(&call.tool);
+        let (demands_approval, say) = (policy.approval, judged.say.clone());
+        // The config's own demand is for a yes that the journal has; a client's prompt is none.
+        let asks_client = judged.verdict == RuleEffect::Ask
+            && !demands_approval
+            && origin.client_asks
+            && guard.ask.via == AskVia::Client;
+        let verdict = match judged.verdict {
+            RuleEffect::Allow => CallVerdict::Allow,
+            RuleEffect::Ask if asks_client => CallVerdict::Allow,
+            RuleEffect::Ask => CallVerdict::Ask,
+            RuleEffect::Deny => CallVerdict::Refuse { error: judge::refusal_payload(&judged) },
+        };
+        let expires_ms = i64::try_from(guard.ask.expires.as_millis()).unwrap_or(i64::MAX);
+        let session_call = SessionCall {
+            by_agent: call.by_agent,
+            policies: [(call.tool.clone(), policy)].into(),
+            adds: judge::labels_added(self.config, &call.tool),
+            call: call.id.clone(),
+            agent: call.agent.clone(),
+            verdict,
+            rule: judge::deciding_rule(&judged),
+            note: asks_client.then_some(CallNote::AskedInClient),
+            expires_at_ms: Some(self.service.sessions().now_ms().saturating_add(expires_ms)),
+            observed: guard.mode == GuardMode::Observe,
+            ..session_call
+        };
+        (session_call, say)
+    }
+
+    /// The decision about a call from the state of its step.
+    async fn decision_about(
+        &self,
+        part: &SessionPart,
+        step: &str,
+        say: Option<String>,
+    ) -> Result<CallDecision, Error> {
+        let say = say.unwrap_or_else(|| "the rules of Actbook ask about this call".to_owned());
+        let step = step.to_owned();
+        Ok(match self.service.sessions().state_of(part, &step).await? {
+            SessionStepState::Started if part.is_asked_in_client(&step) => CallDecision::AskClient { say },
+            SessionStepState::Started => CallDecision::Started { by_yes: part.has_spent_yes(&step) },
+            SessionStepState::Waits | SessionStepState::Approved => {
+                CallDecision::Waits { part: Box::new(part.clone()), step, say }
+            }
+            SessionStepState::Refused(say) => refused(say),
+        })
+    }
+
+    /// Adds a call of which only the end is seen: it has happened, so no rule is asked.
+    async fn add_unseen_call(
+        &self,
+        caller: &Caller,
+        part: SessionPart,
+        call: &GuardedCall,
+    ) -> Result<(SessionPart, String), Error> {
+        let mut part = part;
+        for _ in 0..JUDGEMENTS_MAX {
+            let session_call = SessionCall {
+                by_agent: call.by_agent,
+                adds: judge::labels_added(self.config, &call.tool),
+                call: call.id.clone(),
+                agent: call.agent.clone(),
+                note: Some(CallNote::NotSeen),
+                observed: true,
+                ..part.session_call(call.tool.clone(), call.arguments.clone())
+            };
+            match self.service.sessions().add_call(caller, &part, session_call).await? {
+                AddedCall::Step(step) => return Ok((self.service.sessions().reload(&part).await?, step)),
+                AddedCall::JudgeAgain => part = self.service.sessions().reload(&part).await?,
+                AddedCall::PartOver => part = self.service.sessions().start_successor(caller, &part).await?,
+            }
+        }
+        Err(Refusal::LabelsMoved.into())
+    }
+}
+
+/// The refusal of a call.
+fn refused(say: Option<String>) -> CallDecision {
+    CallDecision::Refused { say: say.unwrap_or_else(|| "the call was given up".to_owned()) }
+}
+
+/// What an agent is told whose call nobody has answered about in time.
+fn approve_advice(execution: &str, step: &str) -> String {
+    format!(
+        "nobody has answered yet: a person approves this call with `actbook approve {execution} {step}`; then make the \
+         same call again"
+    )
+}

@@ -1,0 +1,127 @@
+//! Collects what the rules read about a call, and judges it.
+
+use std::collections::BTreeSet;
+
+use actbook_engine::rules::{
+    CallFacts, CalledToolFacts, CallerFacts, DecidedBy, Judgement, JudgementTerms, PinState, RuleFacts, judge,
+};
+use serde_json::{Value, json};
+
+use super::{Guard, GuardedCall, paths};
+use crate::caller::Caller;
+use crate::config::{CLIENT_SERVER, Config, GuardConfig};
+use crate::service::SessionPart;
+
+/// The clients' own tools that nothing is known of.
+const UNKNOWN_BUILT_INS: [&str; 1] = ["client/other"];
+/// The clients' own tools that only read.
+const READING_BUILT_INS: [&str; 2] = ["client/read", "client/fetch"];
+/// The clients' own tools through which data can leave.
+const EGRESS_BUILT_INS: [&str; 2] = ["client/fetch", "client/shell"];
+/// The label of tools through which data can leave.
+const EGRESS: &str = "egress";
+/// The label of a session that has read what strangers wrote.
+const UNTRUSTED: &str = "untrusted";
+
+/// Judges a call by the config's rules and what the session is.
+pub fn judge_call(
+    guard: &Guard<'_>,
+    caller: &Caller,
+    config: &GuardConfig,
+    part: &SessionPart,
+    call: &GuardedCall,
+) -> Judgement {
+    let now = guard.service.sessions().now_ms();
+    let facts = RuleFacts {
+        call: call_facts(guard.config, call),
+        tool: tool_facts(guard.config, call),
+        session: part.rule_facts(call.agent.clone()),
+        caller: CallerFacts { name: caller.actor.to_string(), roles: Vec::new() },
+        now,
+    };
+    let terms = judgement_terms(guard.config, config, call);
+    let spent_budget = part.spent_budget(&call.tool, now);
+    judge(&config.rules, &facts, &JudgementTerms { spent_budget, ..terms })
+}
+
+/// What beside the rules decides about a call; the budget is not spent.
+pub fn judgement_terms(config: &Config, guard: &GuardConfig, call: &GuardedCall) -> JudgementTerms {
+    JudgementTerms {
+        mode: guard.mode,
+        unknown: guard.unknown,
+        is_known: is_known(config, call),
+        demands_approval: config.tool_config(call.server(), tool_part(&call.tool)).approval == Some(true),
+        spent_budget: None,
+    }
+}
+
+/// What rules read about the call itself.
+pub fn call_facts(config: &Config, call: &GuardedCall) -> CallFacts {
+    CallFacts {
+        tool: call.tool.clone(),
+        server: call.server().to_owned(),
+        arguments: call.arguments.clone(),
+        paths: paths::find_paths(&call.arguments, call.folder.as_deref()),
+        read_only: is_read_only(config, call),
+    }
+}
+
+/// What the config says of the tool; for a client's own tools, what is known of them.
+pub fn tool_facts(config: &Config, call: &GuardedCall) -> CalledToolFacts {
+    let (server, tool) = (call.server(), tool_part(&call.tool));
+    let mut labels = config.tool_config(server, tool).labels;
+    if EGRESS_BUILT_INS.contains(&call.tool.as_str()) {
+        labels.insert(EGRESS.to_owned());
+    }
+    CalledToolFacts {
+        labels,
+        pin: PinState::Same,
+        read_only: is_read_only(config, call),
+        destructive: false,
+        trusted: config.servers.get(server).is_some_and(|server| server.trusted),
+    }
+}
+
+/// Whether the call only reads, by the config or by what is known of a client's own tools.
+fn is_read_only(config: &Config, call: &GuardedCall) -> bool {
+    let configured = config.tool_config(call.server(), tool_part(&call.tool)).read_only;
+    configured.unwrap_or(READING_BUILT_INS.contains(&call.tool.as_str()))
+}
+
+/// Whether an entry of the config, or Actbook itself, speaks of the tool.
+fn is_known(config: &Config, call: &GuardedCall) -> bool {
+    let is_built_in = call.server() == CLIENT_SERVER && !UNKNOWN_BUILT_INS.contains(&call.tool.as_str());
+    is_built_in || config.servers.contains_key(call.server())
+}
+
+/// The labels that join the session with a call of this tool.
+pub fn labels_added(config: &Config, tool: &str) -> BTreeSet<String> {
+    let server = tool.split_once('/').map_or(tool, |(server, _)| server);
+    let mut adds = config.tool_config(server, tool_part(tool)).adds;
+    if tool == "client/fetch" {
+        adds.insert(UNTRUSTED.to_owned());
+    }
+    adds
+}
+
+fn tool_part(tool: &str) -> &str {
+    tool.split_once('/').map_or(tool, |(_, tool)| tool)
+}
+
+/// The rule that decided; what else decided stands in its place.
+pub fn deciding_rule(judged: &Judgement) -> Option<String> {
+    match &judged.decided_by {
+        DecidedBy::Nothing => None,
+        DecidedBy::Rule(rule) => Some(rule.clone()),
+        DecidedBy::Unknown => Some("unknown".to_owned()),
+        DecidedBy::Approval => Some("approval".to_owned()),
+        DecidedBy::Budget => Some("budget".to_owned()),
+    }
+}
+
+/// The error of a refused call: what the rule says, and its name.
+pub fn refusal_payload(judged: &Judgement) -> Value {
+    let rule = deciding_rule(judged).unwrap_or_default();
+    let say = judged.say.clone().unwrap_or_else(|| format!("the rule `{rule}` refuses this call"));
+    json!({ "message": say, "rule": rule })
+}

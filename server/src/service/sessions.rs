@@ -1,0 +1,405 @@
+//! Guarded sessions: open executions whose plan grows with each call of an agent. A session is found by the client's
+//! own id of it; its parts follow one another, each an execution of its own.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actbook_engine::chain::{Digest, with_sorted_keys};
+use actbook_engine::event::{CallNote, SessionStart};
+use actbook_engine::execution::{
+    ApprovalAnswer, CallAnswer, CallVerdict, Command, Execution, LoadedPayloads, ReportedOutcome,
+    SessionCall, SessionCommand, SessionState,
+};
+use actbook_engine::id::{ExecutionId, StepNo, StreamId};
+use actbook_engine::plan::Plan;
+use actbook_engine::policy::{ErrorCategory, StepStatus};
+use actbook_engine::refusal::Refusal;
+use actbook_engine::rules::SessionFacts;
+use serde_json::{Value, json};
+
+use super::Service;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::ledger::{DriveState, KeyedReply, StartSessionRequest};
+use crate::random;
+use crate::store::executions;
+
+/// For how long the labels of a project's earlier sessions concern a new one.
+const LABELS_LAST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Guarded sessions: finding, starting and ending them, and the calls in them.
+#[derive(Clone, Copy, Debug)]
+pub struct Sessions<'a>(pub(super) &'a Service);
+
+/// A session by the client's own id of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionKey {
+    /// The client, such as `claude-code`.
+    pub client: String,
+    pub key: String,
+}
+
+/// One part of a session, as it was when it was read.
+#[derive(Clone, Debug)]
+pub struct SessionPart {
+    stream: StreamId,
+    key: SessionKey,
+    /// The number of the part, from 1.
+    number: u32,
+    execution: Execution,
+}
+
+/// The result of adding a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddedCall {
+    /// The step of the call.
+    Step(String),
+    /// The session's labels are not those that the call was judged with.
+    JudgeAgain,
+    /// This part takes no more calls: the next one does.
+    PartOver,
+}
+
+/// How far a call is, for the agent that makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionStepState {
+    /// Its intent is durable, or it has ended.
+    Started,
+    /// It waits for a person's answer.
+    Waits,
+    /// A person said yes; it has not started.
+    Approved,
+    /// It must not be made. `None`: nothing is said about it.
+    Refused(Option<String>),
+}
+
+impl SessionKey {
+    /// The public id of a part: derived from the key, so that two processes that start the same part name the same
+    /// execution.
+    fn part_id(&self, project: &str, number: u32) -> ExecutionId {
+        let name = json!([project, self.client, self.key, number]).to_string();
+        ExecutionId::new(random::id_of(&Digest::of(name.as_bytes()).0))
+    }
+
+    /// The name of the session's plan, as lists show it.
+    fn plan_name(&self) -> String {
+        format!("{} session", self.client)
+    }
+}
+
+impl SessionPart {
+    /// The public id of the part's execution.
+    pub fn id(&self) -> &str {
+        self.execution.id.as_str()
+    }
+
+    /// Whether the session has not ended.
+    pub fn is_open(&self) -> bool {
+        self.execution.ended.is_none()
+    }
+
+    fn session(&self) -> &SessionState {
+        self.execution.session.as_deref().expect("a part is an open execution")
+    }
+
+    /// A call that was judged with the session as it is here, allowed and without anything else.
+    pub fn session_call(&self, tool: String, arguments: Value) -> SessionCall {
+        SessionCall {
+            tool,
+            arguments,
+            by_agent: true,
+            node: None,
+            policies: Default::default(),
+            servers: Default::default(),
+            undo: None,
+            adds: BTreeSet::new(),
+            call: None,
+            agent: None,
+            matched: None,
+            before: None,
+            labels: self.session().labels.clone(),
+            verdict: CallVerdict::Allow,
+            rule: None,
+            note: None,
+            expires_at_ms: None,
+            observed: false,
+        }
+    }
+
+    /// What rules read about the session; `agent`: the subagent that calls.
+    pub fn rule_facts(&self, agent: Option<String>) -> SessionFacts {
+        let session = self.session();
+        SessionFacts {
+            labels: session.labels.clone(),
+            calls: session.calls_started(),
+            count: session.counts.clone(),
+            folder: session.start.folder.clone(),
+            client: session.start.client.clone(),
+            agent,
+            started_at: session.start.began_at_ms.unwrap_or(self.execution.started_at_ms),
+            plan: None,
+        }
+    }
+
+    /// Why the budget allows no further call of the tool; `None`: it allows one.
+    pub fn spent_budget(&self, tool: &str, now_ms: i64) -> Option<String> {
+        self.execution.spent_budget(tool, now_ms)
+    }
+
+    /// The step of a call with the client's id `call` and these arguments, as they are stored.
+    pub fn find_call(&self, call: Option<&str>, arguments: &Value) -> Option<String> {
+        let no = self.execution.find_call(call?)?;
+        self.has_arguments(no, arguments).then(|| self.execution.step_id(no).to_string())
+    }
+
+    /// The step of the call in flight that ends: by the client's id, or else the oldest equal one. A call whose prompt
+    /// the client showed, or that waits, is found too.
+    pub fn find_open_call(&self, tool: &str, call: Option<&str>, arguments: &Value) -> Option<String> {
+        let by_id = call.and_then(|call| self.execution.find_call(call));
+        let is_open = |no: &StepNo| {
+            self.execution.step(*no).status() == StepStatus::AwaitingAgent
+                && self.execution.plan.step(*no).tool() == Some(tool)
+                && self.has_arguments(*no, arguments)
+        };
+        let started = |no: &StepNo| !self.execution.step(*no).attempts.is_empty();
+        let no = match call {
+            Some(_) => by_id.filter(started),
+            None => self.execution.step_numbers().find(is_open),
+        };
+        no.map(|no| self.execution.step_id(no).to_string())
+    }
+
+    /// The steps whose call the client has in flight for this subagent (`None`: for any).
+    pub fn open_calls(&self, agent: Option<&str>) -> Vec<String> {
+        let is_open = |no: &StepNo| {
+            let of_agent = agent.is_none() || self.session().call(*no).agent.as_deref() == agent;
+            of_agent && self.execution.step(*no).status() == StepStatus::AwaitingAgent
+        };
+        let open = self.execution.step_numbers().filter(is_open);
+        open.map(|no| self.execution.step_id(no).to_string()).collect()
+    }
+
+    /// Whether the client asked its person about the call.
+    pub fn is_asked_in_client(&self, step: &str) -> bool {
+        self.find(step).is_some_and(|no| self.session().call(no).note == Some(CallNote::AskedInClient))
+    }
+
+    /// Whether the call started because a person said yes to it, or to an equal one.
+    pub fn has_spent_yes(&self, step: &str) -> bool {
+        self.find(step).is_some_and(|no| self.execution.step(no).is_approved())
+    }
+
+    fn find(&self, step: &str) -> Option<StepNo> {
+        self.execution.plan.find_step(step)
+    }
+
+    fn has_arguments(&self, no: StepNo, arguments: &Value) -> bool {
+        let bytes = serde_json::to_vec(&with_sorted_keys(arguments)).expect("a JSON value always serialises");
+        let digest = Digest::salted(self.execution.salt(), &bytes);
+        self.execution.step(no).literal_arguments.is_some_and(|stored| stored.digest.digest == digest)
+    }
+}
+
+impl Sessions<'_> {
+    async fn command(
+        self,
+        caller: &Caller,
+        part: &SessionPart,
+        command: SessionCommand,
+    ) -> Result<DriveState, Error> {
+        self.0.executions().command(caller, part.stream, Command::Session(command)).await
+    }
+
+    /// The journal's time, in Unix milliseconds.
+    pub fn now_ms(self) -> i64 {
+        self.0.ledger.clock().now_ms()
+    }
+
+    /// Arguments as they are stored: without known secrets.
+    pub fn as_stored(self, arguments: &Value) -> Value {
+        let mut stored = arguments.clone();
+        self.0.tools.redact(&mut stored);
+        stored
+    }
+
+    /// The newest part of a session. `None`: it has not begun.
+    pub async fn current(self, key: &SessionKey) -> Result<Option<SessionPart>, Error> {
+        let mut newest = None;
+        for number in 1.. {
+            let Some(part) = self.find_part(key, number).await? else { break };
+            let is_over = part.execution.is_session_part_over();
+            newest = Some(part);
+            if !is_over {
+                break;
+            }
+        }
+        Ok(newest)
+    }
+
+    async fn find_part(self, key: &SessionKey, number: u32) -> Result<Option<SessionPart>, Error> {
+        let id = key.part_id(&self.0.project, number);
+        let found = executions::by_public_id(self.0.tenant, id.as_str()).first(&self.0.db).await?;
+        let Some(row) = found else { return Ok(None) };
+        let execution = self.0.executions().fold(row.id).await?;
+        Ok(Some(SessionPart { stream: row.id, key: key.clone(), number, execution }))
+    }
+
+    /// The part as it is now.
+    pub async fn reload(self, part: &SessionPart) -> Result<SessionPart, Error> {
+        let execution = self.0.executions().fold(part.stream).await?;
+        Ok(SessionPart { execution, ..part.clone() })
+    }
+
+    /// Starts the first part of a session; one that another process has started meanwhile is returned instead.
+    pub async fn start(
+        self,
+        caller: &Caller,
+        key: &SessionKey,
+        start: SessionStart,
+    ) -> Result<SessionPart, Error> {
+        self.start_part(caller, key, 1, start).await
+    }
+
+    /// Starts the part after this one, which inherits labels, counts and budget.
+    pub async fn start_successor(self, caller: &Caller, part: &SessionPart) -> Result<SessionPart, Error> {
+        let part = self.reload(part).await?;
+        let start = part.execution.successor_start().expect("a part is an open execution");
+        self.start_part(caller, &part.key, part.number + 1, start).await
+    }
+
+    async fn start_part(
+        self,
+        caller: &Caller,
+        key: &SessionKey,
+        number: u32,
+        session: SessionStart,
+    ) -> Result<SessionPart, Error> {
+        let plan = Arc::new(Plan::of_session(&key.plan_name()));
+        let request = StartSessionRequest {
+            id: key.part_id(&self.0.project, number),
+            context: self.0.executions().start_context(&plan),
+            plan,
+            session,
+            salt: random::bytes::<16>().to_vec().into(),
+        };
+        let KeyedReply::First(progress) = self.0.submit(caller, request).await? else {
+            return Err(Error::Bug("a session was started under a request key".to_owned()));
+        };
+        let execution = self.0.executions().fold(progress.stream).await?;
+        Ok(SessionPart { stream: progress.stream, key: key.clone(), number, execution })
+    }
+
+    /// The labels of the project's sessions of the last day.
+    pub async fn recent_labels(self) -> Result<BTreeSet<String>, Error> {
+        let since_ms = self.now_ms().saturating_sub(LABELS_LAST.as_millis() as i64);
+        let recent =
+            executions::sessions_since(self.0.tenant, &self.0.project, since_ms).all(&self.0.db).await?;
+        let mut labels = BTreeSet::new();
+        for row in recent {
+            let execution = self.0.executions().fold(row.id).await?;
+            labels.extend(execution.session.iter().flat_map(|session| session.labels.iter().cloned()));
+        }
+        Ok(labels)
+    }
+
+    /// Adds a call as a step, with its start, its question or its refusal.
+    pub async fn add_call(
+        self,
+        caller: &Caller,
+        part: &SessionPart,
+        call: SessionCall,
+    ) -> Result<AddedCall, Error> {
+        let command = SessionCommand::AddCall(Box::new(call));
+        match self.command(caller, part, command).await {
+            Ok(progress) => {
+                let execution = self.0.executions().fold(part.stream).await?;
+                let added_before = |no: &StepNo| {
+                    let stored = execution.step(*no).literal_arguments;
+                    stored.is_some_and(|stored| stored.position <= progress.position)
+                };
+                let step = execution.step_numbers().filter(added_before).last();
+                let step = step.ok_or_else(|| Error::Bug("a call was added without a step".to_owned()))?;
+                Ok(AddedCall::Step(execution.step_id(step).to_string()))
+            }
+            Err(Error::Refused(Refusal::LabelsMoved)) => Ok(AddedCall::JudgeAgain),
+            Err(Error::Refused(Refusal::SessionPartOver)) => Ok(AddedCall::PartOver),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How far a call is.
+    pub async fn state_of(self, part: &SessionPart, step: &str) -> Result<SessionStepState, Error> {
+        let Some(no) = part.find(step) else { return Ok(SessionStepState::Refused(None)) };
+        let state = part.execution.step(no);
+        if !state.attempts.is_empty() {
+            return Ok(SessionStepState::Started);
+        }
+        let answer = part.session().questions.get(&no).map(|question| question.answer);
+        let was_approved = matches!(answer, Some(CallAnswer::Yes(_) | CallAnswer::Spent | CallAnswer::Void));
+        Ok(if state.status() == StepStatus::AwaitingApproval {
+            SessionStepState::Waits
+        } else if state.status() == StepStatus::Pending && was_approved {
+            SessionStepState::Approved
+        } else {
+            SessionStepState::Refused(self.refusal_text(part, no).await?)
+        })
+    }
+
+    /// What the entry that refused a call says; a person's reason where one said no.
+    async fn refusal_text(self, part: &SessionPart, no: StepNo) -> Result<Option<String>, Error> {
+        let state = part.execution.step(no);
+        if let ApprovalAnswer::Rejected { reason } = &state.approval.answer {
+            let because = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            return Ok(Some(format!("a person said no{because}")));
+        }
+        let Some(detail) = state.error.and_then(|error| error.detail) else { return Ok(None) };
+        let mut values = LoadedPayloads::default();
+        self.0.executions().load_values(vec![detail.position], &mut values).await?;
+        let message = values.0.get(&detail.position).and_then(|value| value.get("message"));
+        Ok(message.and_then(Value::as_str).map(str::to_owned))
+    }
+
+    /// Starts the call that has its yes. One whose yes is void by now is refused: its state says so.
+    pub async fn start_call(self, caller: &Caller, part: &SessionPart, step: &str) -> Result<(), Error> {
+        let (labels, step) = (part.session().labels.clone(), step.to_owned());
+        let command = SessionCommand::StartCall { step, labels, node: None, before: None };
+        match self.command(caller, part, command).await {
+            // It is read again, and found as it is then.
+            Ok(_) | Err(Error::Refused(Refusal::LabelsMoved | Refusal::NotWaiting { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The caller of a waiting call waits no longer; the question stays until it expires.
+    pub async fn stop_waiting(self, caller: &Caller, part: &SessionPart, step: &str) -> Result<(), Error> {
+        let command = SessionCommand::StopWaiting { step: step.to_owned() };
+        self.command(caller, part, command).await.map(drop)
+    }
+
+    /// Records how a call ended.
+    pub async fn end_call(
+        self,
+        caller: &Caller,
+        part: &SessionPart,
+        step: &str,
+        outcome: ReportedOutcome,
+    ) -> Result<(), Error> {
+        let command = SessionCommand::EndCall { step: step.to_owned(), outcome, after: None };
+        self.command(caller, part, command).await.map(drop)
+    }
+
+    /// Records that nobody will say how a call ended.
+    pub async fn give_up_call(self, caller: &Caller, part: &SessionPart, step: &str) -> Result<(), Error> {
+        let error = json!({ "message": "the client has not reported how the call ended" });
+        let category = ErrorCategory::Unavailable;
+        self.end_call(caller, part, step, ReportedOutcome::Unknown { category, error, retry_after_ms: None })
+            .await
+    }
+
+    /// Ends a session.
+    pub async fn close(self, caller: &Caller, part: &SessionPart, reason: &str) -> Result<(), Error> {
+        let command = SessionCommand::Close { reason: Some(reason.to_owned()), idle_since: None };
+        self.command(caller, part, command).await.map(drop)
+    }
+}
