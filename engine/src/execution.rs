@@ -34,7 +34,7 @@ pub use due::{CallId, CallKind, DueCall, DueWork, due};
 pub use evolve::{CorruptJournal, Execution, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};
-pub use record::parse_acting_decision;
+pub use record::{DECISION_BYTES_MAX, parse_acting_decision};
 pub use state::{
     ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalAnswer, ApprovalGate, ApprovalState, ExecutionState,
     PayloadRef, Phase, RetryState, StepFailure, StepState, UndoApproval, UndoProgress, UnwindProposal,
