@@ -1,19 +1,23 @@
 //! The journal as a stream of entries, each with what a reader filters by. Entries carry no payloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use actbook_engine::id::StreamId;
 
-use super::entries::{EntryView, JournalFilter};
+use super::entries::EntryView;
 use super::journal::Journal;
+use super::project::EntryScope;
 use crate::error::Error;
 use crate::store::executions;
+use crate::store::journal::{self, EntryFilter};
 
-/// An entry, and the plan and task of its execution.
+/// An entry, who sees it, and the plan and task of its execution.
 #[derive(Clone, Debug)]
 pub struct TailEntry {
     pub view: EntryView,
+    /// The reader shows the entry to nobody else.
+    pub scope: EntryScope,
     /// `None`: it belongs to no execution.
     pub labels: Option<Arc<ExecutionLabels>>,
 }
@@ -26,31 +30,42 @@ pub struct ExecutionLabels {
     pub task: Option<String>,
 }
 
-/// Labels of executions by id, for a reader that reads on and on.
+/// Labels of executions by id and scopes of streams, for a reader that reads on and on.
 #[derive(Debug, Default)]
-pub struct LabelCache(BTreeMap<String, Arc<ExecutionLabels>>);
+pub struct LabelCache {
+    labels: BTreeMap<String, Arc<ExecutionLabels>>,
+    scopes: HashMap<StreamId, EntryScope>,
+}
 
-/// A cache with more executions than this is emptied.
+/// A cache with more executions or streams than this is emptied.
 const CACHED_MAX: usize = 10_000;
 
 impl Journal<'_> {
-    /// Up to `limit` entries after a position, oldest first.
+    /// Up to `limit` entries after a position, oldest first, of every project.
     pub async fn tail(self, after: u64, limit: u64, cache: &mut LabelCache) -> Result<Vec<TailEntry>, Error> {
-        let filter = JournalFilter { after, ..JournalFilter::default() };
-        let mut entries = Vec::new();
-        for view in self.list(&filter, limit).await? {
+        let filter = EntryFilter { after, ..EntryFilter::default() };
+        let found = journal::list(self.0.db.dialect(), self.0.tenant, &filter, limit).all(&self.0.db).await?;
+        if cache.scopes.len() >= CACHED_MAX {
+            cache.scopes.clear();
+        }
+        let mut scopes = Vec::with_capacity(found.len());
+        for entry in &found {
+            scopes.push(self.scope(entry, &mut cache.scopes).await?);
+        }
+        let mut entries = Vec::with_capacity(found.len());
+        for (view, scope) in self.entry_views(found, false).await?.into_iter().zip(scopes) {
             let labels = match &view.execution {
                 Some(id) => self.labels(id, cache).await?,
                 None => None,
             };
-            entries.push(TailEntry { view: EntryView { recorded: None, ..view }, labels });
+            entries.push(TailEntry { view: EntryView { recorded: None, ..view }, scope, labels });
         }
         Ok(entries)
     }
 
     /// The labels of an execution, by its whole id.
     async fn labels(self, id: &str, cache: &mut LabelCache) -> Result<Option<Arc<ExecutionLabels>>, Error> {
-        if let Some(known) = cache.0.get(id) {
+        if let Some(known) = cache.labels.get(id) {
             return Ok(Some(known.clone()));
         }
         let stream: StreamId = self.0.executions().find(id).await?.stream;
@@ -59,10 +74,10 @@ impl Journal<'_> {
         };
         let labels =
             Arc::new(ExecutionLabels { plan_id: row.plan, plan_name: row.plan_name, task: row.task });
-        if cache.0.len() >= CACHED_MAX {
-            cache.0.clear();
+        if cache.labels.len() >= CACHED_MAX {
+            cache.labels.clear();
         }
-        cache.0.insert(id.to_owned(), labels.clone());
+        cache.labels.insert(id.to_owned(), labels.clone());
         Ok(Some(labels))
     }
 }

@@ -2,12 +2,18 @@
 
 mod api;
 mod bulk;
+mod config;
 mod contract;
 mod credentials;
 mod events;
 mod foreign_pages;
+mod hostile_values;
 mod login;
 mod openapi;
-mod pages;
+pub mod pages;
+mod projects;
 mod roles;
-mod server;
+pub mod server;
+mod shown_calls;
+mod surface;
+mod viewer;

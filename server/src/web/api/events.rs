@@ -8,7 +8,6 @@ mod stream;
 mod tail_ring;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use axum::routing::get;
@@ -47,16 +46,21 @@ struct EventsQuery {
 }
 
 async fn events(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Params(query): Params<EventsQuery>,
 ) -> Result<Response, Problem> {
     let (head, _) = state.service.journal().head().await?;
-    state.tail.start(&state.service, head, &state.ending)?;
+    state.tail.start(head, &state.ending)?;
     let after = last_event_id(&headers)?.or(query.after).unwrap_or(head);
-    let filter =
-        EventFilter { execution: query.execution, plan: query.plan, task: query.task, kind: query.kind };
+    let filter = EventFilter {
+        execution: query.execution,
+        plan: query.plan,
+        task: query.task,
+        kind: query.kind,
+        within: state.service.owned_boundary(),
+    };
     let stream = JournalStream::open(state, signed_in.credential, filter, after)?;
     let mut response = Response::new(Body::from_stream(stream.into_chunks()));
     let headers = response.headers_mut();

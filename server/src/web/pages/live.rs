@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
@@ -62,7 +62,7 @@ type LiveResponse = Sse<
 
 /// `GET /live`: the list of executions.
 pub async fn executions(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<LiveResponse, Problem> {
@@ -71,13 +71,13 @@ pub async fn executions(
 }
 
 /// `GET /questions/live`: the inbox.
-pub async fn questions(State(state): State<WebState>, signed_in: SignedIn) -> Result<LiveResponse, Problem> {
+pub async fn questions(state: WebState, signed_in: SignedIn) -> Result<LiveResponse, Problem> {
     stream(state, &signed_in, LivePage::Questions, None).await
 }
 
 /// `GET /executions/{id}/live`: the page of one execution.
 pub async fn execution(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,

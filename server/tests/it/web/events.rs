@@ -9,10 +9,10 @@ use super::server::{WebServer, new_token};
 use crate::cli::Sandbox;
 
 /// An open stream of events.
-struct OpenStream(BufReader<TcpStream>);
+pub struct OpenStream(BufReader<TcpStream>);
 
 impl OpenStream {
-    fn open(server: &WebServer, token: &str, query: &str, headers: &str) -> Self {
+    pub fn open(server: &WebServer, token: &str, query: &str, headers: &str) -> Self {
         let mut stream = server.process.connect();
         let host = &server.process.address;
         let request = format!(
@@ -31,7 +31,7 @@ impl OpenStream {
     }
 
     /// The next event's id and data.
-    fn next(&mut self) -> (u64, Value) {
+    pub fn next(&mut self) -> (u64, Value) {
         let (mut id, mut line) = (0, String::new());
         loop {
             line.clear();

@@ -10,7 +10,7 @@ use futures_util::stream::unfold;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::tail_ring::{EncodedEntry, PAGE_ENTRIES, RingPart, encode};
+use super::tail_ring::{EncodedEntry, RingPart};
 use crate::caller::{Credential, CredentialKind};
 use crate::error::Error;
 use crate::service::LabelCache;
@@ -32,11 +32,15 @@ pub struct EventFilter {
     pub task: Option<String>,
     /// The beginning of a kind.
     pub kind: Option<String>,
+    /// The project that the reader is confined to.
+    pub within: Option<String>,
 }
 
 impl EventFilter {
     fn is_empty(&self) -> bool {
-        [&self.execution, &self.plan, &self.task, &self.kind].iter().all(|field| field.is_none())
+        [&self.execution, &self.plan, &self.task, &self.kind, &self.within]
+            .iter()
+            .all(|field| field.is_none())
     }
 
     fn matches(&self, entry: &EncodedEntry) -> bool {
@@ -44,7 +48,8 @@ impl EventFilter {
         let of_plan =
             |plan: &String| labels.is_some_and(|labels| labels.plan_id == *plan || labels.plan_name == *plan);
         let of_task = |task: &String| labels.is_some_and(|labels| labels.task.as_ref() == Some(task));
-        self.execution.as_ref().is_none_or(|id| entry.execution.as_ref() == Some(id))
+        self.within.as_ref().is_none_or(|own| entry.scope.includes(own))
+            && self.execution.as_ref().is_none_or(|id| entry.execution.as_ref() == Some(id))
             && self.kind.as_ref().is_none_or(|kind| entry.kind.starts_with(kind.as_str()))
             && self.plan.as_ref().is_none_or(of_plan)
             && self.task.as_ref().is_none_or(of_task)
@@ -138,10 +143,9 @@ impl JournalStream {
                 entries
             }
             RingPart::Behind => {
-                let journal = self.state.service.journal();
-                let page = journal.tail(self.position, PAGE_ENTRIES, &mut self.labels).await?;
-                self.position = page.last().map_or(self.position, |last| last.view.position);
-                page.into_iter().map(|entry| Arc::new(encode(entry))).collect()
+                let page = self.state.tail.read(self.position, &mut self.labels).await?;
+                self.position = page.last().map_or(self.position, |last| last.position);
+                page.into_iter().map(Arc::new).collect()
             }
         };
         entries.retain(|entry| self.filter.matches(entry));

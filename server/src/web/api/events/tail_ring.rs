@@ -11,12 +11,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::service::{ExecutionLabels, LabelCache, Service, TailEntry};
+use crate::service::{EntryScope, ExecutionLabels, LabelCache, Service, TailEntry};
 
 /// Entries that the ring holds. A stream that falls further behind reads the journal itself.
 pub const RING_ENTRIES: usize = 4_096;
 /// Entries that are read from the journal at a time.
-pub const PAGE_ENTRIES: u64 = 500;
+const PAGE_ENTRIES: u64 = 500;
 /// How long the reader waits after a failed read.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,13 +27,19 @@ pub struct EncodedEntry {
     pub execution: Option<String>,
     pub kind: String,
     pub labels: Option<Arc<ExecutionLabels>>,
+    /// A stream of a confined caller leaves out what is not in its project.
+    pub scope: EntryScope,
     /// The whole event: `id:`, `event:` and `data:`.
     pub bytes: Bytes,
 }
 
 /// The tail reader of this process, started by the first stream. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct EventTail(Arc<OnceLock<Ring>>);
+#[derive(Clone, Debug)]
+pub struct EventTail {
+    /// Sees every project, since all streams share what is read.
+    service: Service,
+    ring: Arc<OnceLock<Ring>>,
+}
 
 /// The newest entries, and a signal that there are more.
 #[derive(Clone, Debug)]
@@ -53,17 +59,22 @@ pub enum RingPart {
 }
 
 impl EventTail {
+    /// A tail that is not read yet. `service` must see every project.
+    pub fn new(service: Service) -> Self {
+        Self { service, ring: Arc::default() }
+    }
+
     /// Starts the tail reader at position `head`, unless it runs already. `ending` stops it.
-    pub fn start(&self, service: &Service, head: u64, ending: &CancellationToken) -> Result<(), Error> {
-        if self.0.get().is_some() {
+    pub fn start(&self, head: u64, ending: &CancellationToken) -> Result<(), Error> {
+        if self.ring.get().is_some() {
             return Ok(());
         }
-        let (listener, appended) = service.journal().subscribe()?;
-        self.0.get_or_init(|| {
+        let (listener, appended) = self.service.journal().subscribe()?;
+        self.ring.get_or_init(|| {
             let (progress, read_to) = watch::channel(head);
             let ring = Ring { entries: Arc::default(), read_to };
             let reader = TailReader {
-                service: service.clone(),
+                service: self.service.clone(),
                 entries: ring.entries.clone(),
                 labels: LabelCache::default(),
                 progress,
@@ -83,7 +94,7 @@ impl EventTail {
 
     /// At most `limit` entries after a position.
     pub fn after(&self, position: u64, limit: usize) -> RingPart {
-        let Some(ring) = self.0.get() else { return RingPart::Behind };
+        let Some(ring) = self.ring.get() else { return RingPart::Behind };
         let entries = ring.entries.read();
         let read_to = *ring.read_to.borrow();
         if position >= read_to {
@@ -99,9 +110,15 @@ impl EventTail {
         RingPart::Entries(found, reached)
     }
 
+    /// Up to a page of entries after a position, from the journal itself.
+    pub async fn read(&self, after: u64, labels: &mut LabelCache) -> Result<Vec<EncodedEntry>, Error> {
+        let page = self.service.journal().tail(after, PAGE_ENTRIES, labels).await?;
+        Ok(page.into_iter().map(encode).collect())
+    }
+
     /// Changes whenever the ring has grown; None: the reader was not started.
     pub fn changes(&self) -> Option<watch::Receiver<u64>> {
-        self.0.get().map(|ring| ring.read_to.clone())
+        self.ring.get().map(|ring| ring.read_to.clone())
     }
 }
 
@@ -149,10 +166,11 @@ impl TailReader {
 }
 
 /// The entry as an event.
-pub fn encode(entry: TailEntry) -> EncodedEntry {
-    let TailEntry { view, labels } = entry;
+fn encode(entry: TailEntry) -> EncodedEntry {
+    let TailEntry { view, scope, labels } = entry;
     let kind = view.kind.split('.').next().unwrap_or_default().to_owned();
     let data = serde_json::to_string(&view).unwrap_or_default();
     let text = format!("id: {}\nevent: {kind}\ndata: {data}\n\n", view.position);
-    EncodedEntry { position: view.position, execution: view.execution, kind, labels, bytes: text.into() }
+    let bytes = text.into();
+    EncodedEntry { position: view.position, execution: view.execution, kind, labels, scope, bytes }
 }
