@@ -7,6 +7,7 @@ mod arguments;
 mod comparison;
 mod inference;
 mod inputs;
+mod markers;
 mod names;
 mod tool_claims;
 
@@ -22,6 +23,7 @@ pub use crate::plan::{Finding, Severity};
 pub use crate::spelling::nearest;
 use crate::tool_policy::{StepRules, ToolPolicies};
 pub use comparison::{FieldChange, PlanComparison, StepChange, StepChangeKind, compare_plans};
+pub use markers::check_markers;
 pub use names::{check_names, forbidden_character};
 
 /// Most step ids in one `left_behind` list; `left_behind_total` counts them all.
@@ -89,6 +91,7 @@ pub fn check_draft(draft: &Plan, terms: &ToolPolicies) -> Vec<Finding> {
     let mut findings = tool_claims::forbidden_probes(draft, terms);
     findings.extend(advice::limit_per_code(inputs::findings(draft)));
     findings.extend(check_names(draft));
+    findings.extend(check_markers(draft));
     findings
 }
 

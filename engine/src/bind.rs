@@ -65,6 +65,28 @@ pub fn find_redacted(value: &Value) -> Option<&str> {
     }
 }
 
+/// Where the first object with the marker's key stands inside `value`, such as `.to[0]`, whatever else it has;
+/// `None` if there is none.
+pub fn redaction_marker_path(value: &Value) -> Option<String> {
+    match value {
+        Value::Object(fields) if fields.contains_key(REDACTED_KEY) => Some(String::new()),
+        Value::Object(fields) => {
+            fields.iter().find_map(|(name, field)| Some(format!(".{name}{}", redaction_marker_path(field)?)))
+        }
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(index, item)| Some(format!("[{index}]{}", redaction_marker_path(item)?)))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// The name in a value that is exactly the object which stands for a secret; `None` for any other value.
+pub fn redacted_name(value: &Value) -> Option<&str> {
+    let fields = value.as_object().filter(|fields| fields.len() == 1)?;
+    fields.get(REDACTED_KEY)?.as_str()
+}
+
 /// What an expression, template or condition reads. The plan derives its dependencies from it, and the ledger
 /// the values to load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

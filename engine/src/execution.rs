@@ -41,7 +41,7 @@ pub use due::{CallId, CallKind, DueCall, DueWork, due, session_call};
 pub use evolve::{CorruptJournal, Execution, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};
-pub use record::parse_acting_decision;
+pub use record::{DECISION_BYTES_MAX, parse_acting_decision};
 pub use session::{
     CallAnswer, CallQuestion, CallRecord, HOOKED_CALL_WAIT_MS, SESSION_STEPS_MAX, SessionState, YesRequest,
 };

@@ -93,6 +93,11 @@ impl Caller {
         Self { rights: credential.role.rights(), credential: Some(credential.id.as_str().into()), ..self }
     }
 
+    /// The same caller with one right more.
+    pub fn with_right(self, right: Right) -> Self {
+        Self { rights: self.rights.with(right), ..self }
+    }
+
     /// The running program, by the name of its executable.
     pub fn program() -> Self {
         let file = std::env::current_exe().ok();
@@ -112,9 +117,16 @@ impl Caller {
         self.actor.starts_with("agent:")
     }
 
-    /// The holder of an agent step that this caller starts: the actor, with its session if there is one.
+    /// Whether the caller may report steps that an agent has claimed: a person or a program, unless its role is that
+    /// of an agent.
+    pub fn overrides_claims(&self) -> bool {
+        !self.is_agent() && self.rights.has(Right::Operate)
+    }
+
+    /// The holder of an agent step that this caller starts: the actor, with its session if there is one, else with
+    /// its credential: two tokens may have one name.
     pub fn step_holder(&self) -> String {
-        match &self.session {
+        match self.session.as_ref().or(self.credential.as_ref()) {
             Some(session) => format!("{}#{session}", self.actor),
             None => self.actor.to_string(),
         }

@@ -38,6 +38,8 @@ pub struct GraphNode {
     pub name: Option<String>,
     /// Its tool, or its action in words.
     pub does: String,
+    /// `does` is an action in words.
+    pub is_action: bool,
     pub by_agent: bool,
     pub approval: bool,
     /// The condition of the step as written, in one line; if it is false the step is skipped.
@@ -83,6 +85,9 @@ impl Undoability {
     }
 }
 
+/// Begins what undoes a step whose compensation is an action.
+const BY_HAND: &str = "by hand: ";
+
 impl PlanGraph {
     /// What is drawn of this plan.
     pub fn from_plan(plan: &Plan) -> Self {
@@ -104,6 +109,22 @@ impl PlanGraph {
     pub fn with_statuses(mut self, statuses: impl IntoIterator<Item = StepStatus>) -> Self {
         for (node, status) in self.nodes.iter_mut().zip(statuses) {
             node.status = Some(status);
+        }
+        self
+    }
+
+    /// The same drawing for readers who may not see values: without the words of actions and conditions.
+    pub fn without_texts(mut self) -> Self {
+        for node in &mut self.nodes {
+            if node.is_action {
+                node.does = "work for an agent or a person".to_owned();
+            }
+            node.when = node.when.take().map(|_| "a condition".to_owned());
+            if let Undoability::Full(undo) | Undoability::Partial(Some(undo)) = &mut node.undo
+                && undo.starts_with(BY_HAND)
+            {
+                *undo = BY_HAND.trim_end_matches(": ").to_owned();
+            }
         }
         self
     }
@@ -174,6 +195,7 @@ fn graph_node(step: &Step, point_of_no_return: bool) -> GraphNode {
         id: step.id.to_string(),
         name: step.name.clone(),
         does,
+        is_action: matches!(step.work, StepWork::Action { .. }),
         by_agent: step.is_agent_step(),
         approval: step.approval,
         when: step.when.as_ref().map(|when| when.source().split_whitespace().collect::<Vec<_>>().join(" ")),
@@ -190,7 +212,7 @@ fn undoability(step: &Step) -> Undoability {
         CompensationWork::Tool { tool, .. } => tool.clone(),
         CompensationWork::Action { action } => {
             let text = action.as_literal().and_then(serde_json::Value::as_str).unwrap_or("as its text says");
-            format!("by hand: {text}")
+            format!("{BY_HAND}{text}")
         }
     });
     match (step.read_only, step.cancellable, undo) {

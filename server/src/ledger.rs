@@ -262,6 +262,6 @@ impl Ledger {
         stream: StreamId,
         command: impl Into<Arc<Command>>,
     ) -> Result<DriveState, Error> {
-        self.submit(actor, CommandRequest { stream, command: command.into() }).await
+        self.submit(actor, CommandRequest { stream, command: command.into(), as_of: None }).await
     }
 }

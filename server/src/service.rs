@@ -87,6 +87,7 @@ pub use agenda::{Agenda, AgendaItem};
 pub use answers::{AnswerChoice, EarlierAnswer, GivenAnswer};
 pub use bulk::{BULK_EXECUTIONS_MAX, BulkAction, BulkCommand, BulkRefusal, BulkResult};
 pub use claims::{AgentSession, CLAIM_DURATION};
+pub use commands::undo_digest;
 pub use context::{
     NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView, Notes,
 };
@@ -110,7 +111,9 @@ pub use plan_diff::PlanDiff;
 pub use plan_versions::PlanFilter;
 pub use plans::{CheckedPlan, Plans, SavedPlan};
 pub use progress::Durations;
+pub use project::EntryScope;
 pub use question::{Asker, PersonQuestion, QuestionFacts, QuestionMedium};
+pub use question_content::CoveredCall;
 pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
 pub use rerun::ExecutedPlan;
@@ -155,6 +158,8 @@ pub struct Service {
     is_confined: bool,
     /// The beginning of an id names nothing.
     takes_whole_ids: bool,
+    /// Values, texts of tools and documents of plans are left out: see `withhold`.
+    withholds: bool,
     /// The config lets agents answer approvals.
     agents_may_approve: bool,
     /// The config lets agents share notes and templates with every project.
@@ -247,6 +252,7 @@ impl Service {
             project,
             is_confined: false,
             takes_whole_ids: false,
+            withholds: false,
             agents_may_approve: false,
             agents_may_share: false,
         })

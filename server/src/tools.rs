@@ -51,7 +51,7 @@ pub use command::{IDEMPOTENCY_KEY_VARIABLE, OnCommandOutput};
 pub use description_diff::summarize_changes;
 use executor::Executors;
 pub use executor::{Executor, Fault};
-pub use hidden_characters::escape_hidden;
+pub use hidden_characters::{escape_hidden, escape_hidden_in_json};
 pub use limits::CircuitState;
 use limits::ServerLimits;
 pub use mcp::ServerState;

@@ -6,7 +6,7 @@
 //!
 //!   compression → security headers → problems become JSON or a page → Host, Origin, body → credential → route
 //!
-//! Handlers take `State<WebState>` and, for the caller and its rights, `SignedIn`; they return
+//! Handlers take `WebState`, whose service is the caller's, and, for the caller and its rights, `SignedIn`; they return
 //! `Result<_, Problem>`, and `?` turns any `Error` into a `Problem`.
 
 mod api;
@@ -20,6 +20,7 @@ mod fetch_origin;
 mod guard;
 mod health;
 mod hosts;
+mod json;
 mod listen;
 mod listener;
 mod login;
@@ -29,9 +30,8 @@ mod pages;
 mod problem;
 mod security_headers;
 mod stall_limit;
+mod state;
 pub mod status;
-
-use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -39,7 +39,6 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::Service;
-use api::EventTail;
 use bodies::busy_response;
 use guard::HttpGuard;
 use listener::Routers;
@@ -49,19 +48,7 @@ pub use authentication::SignedIn;
 pub use listen::{ListenConfig, PublicUrl};
 pub use login::login_url;
 pub use problem::{Problem, RequestFault};
-
-/// What handlers share. Clones share one state.
-#[derive(Clone, Debug)]
-pub struct WebState {
-    pub service: Service,
-    pub access: Arc<AccessConfig>,
-    /// The tail of the journal, which all streams of events share.
-    pub tail: EventTail,
-    /// The pages that streams keep current.
-    pub live: LivePages,
-    /// Cancelled at shutdown: streams end then.
-    pub ending: CancellationToken,
-}
+pub use state::{RouterState, WebState};
 
 /// How this server checks who calls.
 #[derive(Clone, Debug)]
@@ -76,26 +63,13 @@ pub struct AccessConfig {
     pub base_url: String,
 }
 
-impl WebState {
-    /// The state of a server that checks callers as `access` says; cancelling `ending` ends its streams.
-    pub fn new(service: Service, access: AccessConfig, ending: CancellationToken) -> Self {
-        Self {
-            service,
-            access: access.into(),
-            tail: EventTail::default(),
-            live: LivePages::default(),
-            ending,
-        }
-    }
-}
-
 /// What the server answers with, beside the health routes.
 #[derive(Debug)]
 pub struct Endpoints {
     /// The route `/mcp`.
     pub mcp: Router,
     /// The API and the pages. None: there are none, and `/mcp` is open, for servers that only speak MCP.
-    pub web: Option<WebState>,
+    pub web: Option<RouterState>,
     /// Checked by `/readyz`. None: always ready.
     pub service: Option<Service>,
 }

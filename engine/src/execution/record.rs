@@ -21,7 +21,7 @@ use crate::refusal::{AwaitedReport, DecisionPart, Refusal, StatusAction, UndoByH
 use crate::spelling::nearest;
 
 /// Longest decision and longest reason, in bytes: both are stored in the entry itself, not as a payload.
-const DECISION_BYTES_MAX: usize = 8 * 1024;
+pub const DECISION_BYTES_MAX: usize = 8 * 1024;
 
 /// The events of an agent's report on its step or compensation; its facts come first, in the same append.
 pub(super) fn record_report(

@@ -59,6 +59,11 @@ impl Rights {
         Self(rights.iter().fold(0, |set, right| set | 1 << *right as u8))
     }
 
+    /// The set with one right more.
+    pub fn with(self, right: Right) -> Self {
+        Self(self.0 | 1 << right as u8)
+    }
+
     pub fn has(self, right: Right) -> bool {
         self.0 & (1 << right as u8) != 0
     }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{CommandLineCode, Error};
 use crate::mcp::{McpEndpoint, SessionHandler, http};
-use crate::web::{self, AccessConfig, Endpoints, ListenConfig, WebState};
+use crate::web::{self, AccessConfig, Endpoints, ListenConfig, RouterState};
 
 use super::args::ServeArgs;
 use super::mcp::{profile, wait_for_signal};
@@ -58,7 +58,7 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     let ending = CancellationToken::new();
     let endpoints = Endpoints {
         mcp: http::router(move || SessionHandler::new(server.clone()), &ending),
-        web: Some(WebState::new(service.with_whole_ids(), access, ending.clone())),
+        web: Some(RouterState::new(service.with_whole_ids(), access, ending.clone())),
         service: Some(service),
     };
     web::serve(listener, &listen, endpoints, &ending, shutdown).await;

@@ -55,6 +55,9 @@ pub enum SecretProblem {
     InName { what: &'static str, origin: Arc<str> },
     #[error("the argument `{path}` contains the value of {origin}, and would be stored")]
     InArgument { path: String, origin: Arc<str> },
+    /// An argument that pages would show as a secret.
+    #[error("the argument `{path}` has the key that stands for a redacted secret")]
+    MarkerInArgument { path: String },
     #[error("the input `{path}` contains the value of {origin}, and would be stored")]
     InInput { path: String, origin: Arc<str> },
     /// An input of a template becomes a default of the plan.
@@ -69,7 +72,7 @@ impl SecretProblem {
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::InName { .. } => "secret_name",
-            Self::InArgument { .. } => "secret_argument",
+            Self::InArgument { .. } | Self::MarkerInArgument { .. } => "secret_argument",
             Self::InInput { .. } | Self::InTemplateInput { .. } | Self::NotKept { .. } => "secret_input",
         }
     }

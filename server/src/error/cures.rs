@@ -323,6 +323,7 @@ fn secret_cure(problem: &SecretProblem) -> &'static str {
     match problem {
         SecretProblem::InName { .. } => "use another name: it is kept and shown as it is written",
         SecretProblem::InArgument { .. } | SecretProblem::InInput { .. } => SECRET_CURE,
+        SecretProblem::MarkerInArgument { .. } => "give the value itself",
         SecretProblem::InTemplateInput { .. } => "give it when the plan runs",
         SecretProblem::NotKept { .. } => "give it again by its name",
     }

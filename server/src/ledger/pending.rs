@@ -525,6 +525,10 @@ impl LedgerRequest for CommandRequest {
     fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<DriveState, Error> {
         let (stream, command) = (self.stream, &*self.command);
         let execution = pending.take_execution(stream)?;
+        if self.as_of.is_some_and(|seen| seen != execution.position) {
+            pending.cache_execution(stream, execution);
+            return Err(Refusal::StaleQuestion.into());
+        }
         let before = projection::summarize(&execution);
         let first_entry = pending.queue.entries.len();
         let (execution, refusal) = pending.advance(stream, execution, command, actor)?;

@@ -107,6 +107,9 @@ pub struct StartSessionRequest {
 pub struct CommandRequest {
     pub stream: StreamId,
     pub command: Arc<Command>,
+    /// The execution's last entry as the caller has seen it: refused as `StaleQuestion` if another one was appended
+    /// since. None: it does not matter.
+    pub as_of: Option<Position>,
 }
 
 impl CommandRequest {

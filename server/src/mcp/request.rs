@@ -9,7 +9,7 @@ use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::caller::{Caller, Credential, IdempotencyKey};
+use crate::caller::{Caller, Credential, IdempotencyKey, Right};
 use crate::service::Service;
 
 /// Precedes an agent's name in the journal.
@@ -38,7 +38,10 @@ impl AgentRequest {
     /// A request by the agent `agent:CLIENT`, without an idempotency key or a session.
     pub fn new(context: RequestContext<RoleServer>, service: &Service) -> Self {
         let caller = match credential(&context) {
-            Some(token) => Caller::new(format!("{AGENT_PREFIX}{}", token.name)).limited_to(token),
+            // Over MCP the config says who approves, not the credential.
+            Some(token) => Caller::new(format!("{AGENT_PREFIX}{}", token.name))
+                .limited_to(token)
+                .with_right(Right::Approve),
             None => Caller::new(format!("{AGENT_PREFIX}{}", client_name(&context, service))),
         };
         Self { caller, context, input_responses: None, request_state: None }

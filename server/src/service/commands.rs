@@ -1,13 +1,16 @@
 //! Commands that people and agents give to an execution. Each becomes an entry in the journal, from which the
 //! execution's driver continues.
 
+use actbook_engine::chain::Digest;
 use actbook_engine::event::ApprovalScope;
 use actbook_engine::execution::{
-    ActionFacts, Command, LoadedPayloads, PayloadRef, SessionCommand, allowed_answers, check_corrected_answer,
+    ActionFacts, Brief, Command, LoadedPayloads, PayloadRef, SessionCommand, allowed_answers,
+    check_corrected_answer,
 };
 use actbook_engine::id::{Position, StreamId};
 use actbook_engine::policy::StepAnswer;
-use serde_json::Value;
+use actbook_engine::refusal::Refusal;
+use serde_json::{Value, json};
 
 use super::executions::Executions;
 use super::executions::FoundExecution;
@@ -21,6 +24,14 @@ use crate::tools::AskedInput;
 
 /// The commanded execution as it was found before, and its progress after the command.
 pub(super) type ExecutionCommandResult = Result<(FoundExecution, DriveState), Error>;
+
+/// How often the calls of an undo are compared with those that were shown, while the execution goes on.
+const UNDO_CHECKS_MAX: usize = 20;
+
+/// The digest of what an undo would do, by which a caller says what it was shown.
+pub fn undo_digest(brief: &Brief) -> String {
+    Digest::of(json!([brief.undo, brief.cannot_undo]).to_string().as_bytes()).to_string()
+}
 
 impl Executions<'_> {
     /// Finds an execution by its id or a unique prefix of it, and gives it a command.
@@ -43,7 +54,18 @@ impl Executions<'_> {
         stream: StreamId,
         command: Command,
     ) -> Result<DriveState, Error> {
-        match self.0.submit(caller, CommandRequest { stream, command: command.into() }).await? {
+        self.command_as_of(caller, stream, command, None).await
+    }
+
+    /// Like `command`; Err `stale_question` if the execution's last entry is not the given one.
+    async fn command_as_of(
+        self,
+        caller: &Caller,
+        stream: StreamId,
+        command: Command,
+        as_of: Option<Position>,
+    ) -> Result<DriveState, Error> {
+        match self.0.submit(caller, CommandRequest { stream, command: command.into(), as_of }).await? {
             KeyedReply::First(progress) => Ok(progress),
             KeyedReply::Repeated(_) => self.current(stream),
         }
@@ -68,6 +90,35 @@ impl Executions<'_> {
     pub async fn undo(self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
         let approves = self.is_approver(caller, id).await?;
         self.find_and_command(caller, id, Command::Undo { reason, steps: None, approves }).await
+    }
+
+    /// Like `undo`, if it would make the calls that the caller was shown: those with the digest `calls`. Err
+    /// `stale_question`: it would make others by now.
+    pub async fn undo_shown(
+        self,
+        caller: &Caller,
+        id: &str,
+        reason: Option<String>,
+        calls: &str,
+    ) -> ExecutionCommandResult {
+        if self.0.previous_result(caller).await?.is_some() {
+            return self.undo(caller, id, reason).await;
+        }
+        let approves = self.is_approver(caller, id).await?;
+        for _ in 0..UNDO_CHECKS_MAX {
+            let found = self.find(id).await?;
+            let execution = self.fold(found.stream).await?;
+            if undo_digest(&self.brief(&execution).await?) != calls {
+                break;
+            }
+            let command = Command::Undo { reason: reason.clone(), steps: None, approves };
+            match self.command_as_of(caller, found.stream, command, Some(execution.position)).await {
+                // Something was appended since the calls were looked at: they may have changed by it.
+                Err(Error::Refused(Refusal::StaleQuestion)) => {}
+                result => return result.map(|progress| (found, progress)),
+            }
+        }
+        Err(Refusal::StaleQuestion.into())
     }
 
     /// Approves a step or, if `step` is `None`, the plan or a proposed undo. Refused if the caller may not

@@ -209,6 +209,7 @@ impl Notes<'_> {
             with_deleted: filter.history,
             ..self.filter()
         };
+        self.0.require_unwithheld_search(filter.search.is_some())?;
         let query = filter.search.as_deref().map(parse_search).transpose()?;
         let hits = match &query {
             Some(query) => {
@@ -257,7 +258,12 @@ impl Notes<'_> {
         // A note that is not deleted and has no payload was erased after its row was read.
         let found = hits.iter().map(|hit| (hit, kept.remove(&hit.note.position)));
         let found = found.filter(|(hit, body)| hit.note.deleted || body.is_some());
-        found.map(|(hit, body)| note_view(hit, body.as_deref(), query)).collect()
+        let view = |(hit, body): (&notes::NoteHit, Option<Vec<u8>>)| {
+            let mut view = note_view(hit, body.as_deref(), query)?;
+            self.0.withhold_note(&mut view);
+            Ok(view)
+        };
+        found.map(view).collect()
     }
 
     /// Every value that the note of this stream has had, newest first, `HISTORY_MAX` at most.
@@ -275,7 +281,9 @@ impl Notes<'_> {
             };
             let deleted = value.is_none();
             let (position, at, author) = (entry.position, format_time(entry.at), entry.actor.to_string());
-            Ok(NoteValueView { position, at, author, value, metadata, deleted })
+            let mut view = NoteValueView { position, at, author, value, metadata, deleted };
+            self.0.withhold_note_value(&mut view);
+            Ok(view)
         };
         entries.iter().rev().take(HISTORY_MAX).map(value_of).collect()
     }

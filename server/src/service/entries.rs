@@ -157,7 +157,7 @@ impl Journal<'_> {
     }
 
     /// Views of entries, with records and, if `with_payloads`, with payloads.
-    async fn entry_views(
+    pub(super) async fn entry_views(
         self,
         entries: Vec<journal::Entry>,
         with_payloads: bool,
@@ -172,6 +172,7 @@ impl Journal<'_> {
         if with_payloads {
             self.add_payloads(&mut shown).await?;
         }
+        shown.iter_mut().for_each(|entry| self.0.withhold_entry(entry));
         Ok(shown)
     }
 
@@ -182,6 +183,7 @@ impl Journal<'_> {
         filter: &JournalFilter,
     ) -> Result<Option<(journal::EntryFilter, Option<String>)>, Error> {
         check_word_count(&filter.words)?;
+        self.0.require_unwithheld_search(!filter.words.is_empty())?;
         let stream = match &filter.execution {
             Some(id) => Some(self.0.executions().find(id).await?.stream),
             None => None,

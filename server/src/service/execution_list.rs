@@ -203,8 +203,11 @@ impl Executions<'_> {
         Ok(shown)
     }
 
-    /// The texts of the rows' first errors by their positions; erased ones are missing.
+    /// The texts of the rows' first errors by their positions; erased ones are missing, and withheld ones.
     async fn first_errors(self, rows: &[ExecutionRow]) -> Result<BTreeMap<u64, String>, Error> {
+        if self.0.withholds() {
+            return Ok(BTreeMap::new());
+        }
         let positions: Vec<u64> = rows.iter().filter_map(|row| row.first_error).collect();
         let found = payloads::by_positions(&self.0.db, self.0.tenant, &positions).await?;
         let texts = found.into_iter().filter_map(|payload| {

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Service;
+use super::question_content::{CoveredCall, undo_calls};
 use super::view::{ExecutionView, StepProgress, last_started_at_ms, parse_status};
 use crate::caller::Caller;
 use crate::error::{Ambiguity, ClosedPart, DocumentKind, Error, SecretProblem};
@@ -252,7 +253,14 @@ impl ExecutionWatcher {
 
     /// The brief: what undoing would do now, whether or not a step has failed.
     pub async fn brief(&self) -> Result<Brief, Error> {
-        self.service.executions().brief(self.execution()).await
+        let mut brief = self.service.executions().brief(self.execution()).await?;
+        self.service.withhold_brief(&mut brief);
+        Ok(brief)
+    }
+
+    /// The calls of a brief, with the attempts that a yes to it covers.
+    pub fn undo_calls(&self, brief: &Brief) -> Vec<CoveredCall> {
+        undo_calls(self.execution(), brief)
     }
 
     pub fn status(&self) -> ExecutionStatus {

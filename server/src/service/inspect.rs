@@ -44,7 +44,9 @@ impl Executions<'_> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
         let is_orphaned = self.is_orphaned(&found, &execution).await?;
-        if let Some(kept) = self.0.folds.inspected(found.stream, &execution) {
+        // What is kept is whole, so it is not for callers from whom values are withheld.
+        let may_keep = !self.0.withholds();
+        if may_keep && let Some(kept) = self.0.folds.inspected(found.stream, &execution) {
             return self.refresh(kept, found.stream, &execution, is_orphaned).await;
         }
         let medium = QuestionMedium::Terminal;
@@ -53,7 +55,9 @@ impl Executions<'_> {
         let can_undo = execution.can_undo() && !execution.erased;
         let inspected =
             Arc::new(InspectedExecution { view, plan, questions, started_by, is_orphaned, can_undo });
-        self.0.folds.put_inspected(found.stream, &execution, &inspected);
+        if may_keep {
+            self.0.folds.put_inspected(found.stream, &execution, &inspected);
+        }
         Ok(inspected)
     }
 

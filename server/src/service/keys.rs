@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::Service;
 use super::executions::Executions;
 use super::redact::RedactedRequest;
-use crate::caller::{Caller, IdempotencyKey, KEY_BYTES_MAX, KEY_PART_SEPARATOR, Right};
+use crate::caller::{Caller, IdempotencyKey, KEY_BYTES_MAX, KEY_PART_SEPARATOR};
 use crate::error::{Corruption, Error};
 use crate::ledger::{DriveState, KeyedReply, KeyedRequest, RequestKey};
 use crate::store::{self, requests};
@@ -22,7 +22,7 @@ impl Service {
         caller: &Caller,
         mut request: R,
     ) -> Result<KeyedReply<R::Reply>, Error> {
-        self.require(caller, self.right_here(request.required_right()))?;
+        self.require(caller, request.required_right())?;
         request.redact(self)?;
         let key = caller.key.as_ref().map(|key| self.request_key(caller, key)).transpose()?;
         let request = KeyedRequest { request, key };
@@ -31,12 +31,6 @@ impl Service {
             key.mark_repeated();
         }
         Ok(reply)
-    }
-
-    /// The right that a request needs in this service. For confined agents the config says who approves, not the
-    /// credential.
-    fn right_here(&self, needed: Right) -> Right {
-        if needed == Right::Approve && self.is_confined { Right::Run } else { needed }
     }
 
     /// Submits a request that appends one entry; returns the entry's position, also to a repeated request.

@@ -139,8 +139,11 @@ impl Executions<'_> {
         Ok(Some(ListedError { step, status, category: error.category, message }))
     }
 
-    /// The message of a stored error. `None`: it was erased, or has none.
+    /// The message of a stored error. `None`: it was erased, has none, or is withheld.
     async fn load_message(self, position: Position) -> Result<Option<String>, Error> {
+        if self.0.withholds() {
+            return Ok(None);
+        }
         let mut values = LoadedPayloads::default();
         self.load_values(vec![position], &mut values).await?;
         let message = values.0.get(&position).and_then(|value| value.get("message"));

@@ -30,7 +30,8 @@ impl Plans<'_> {
         let (to, to_plan) = self.version(name_or_id, to).await?;
         let from = from.unwrap_or(to.version.saturating_sub(1));
         let (from, from_plan) = self.version(&to.id, Some(from)).await?;
-        let comparison = compare_plans(&from_plan, &to_plan);
+        let mut comparison = compare_plans(&from_plan, &to_plan);
+        self.0.withhold_comparison(&mut comparison);
         Ok(PlanDiff { from, to, comparison, from_plan, to_plan })
     }
 }

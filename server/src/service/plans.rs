@@ -77,6 +77,7 @@ impl Plans<'_> {
         let terms = tools.as_ref().unwrap_or(&no_tools).tool_policies(self.0, &plan);
         let mut check = analysis::check_plan(&plan, &terms);
         check.findings.extend(analysis::check_names(&plan));
+        check.findings.extend(analysis::check_markers(&plan));
         check.findings.extend(unavailable);
         if let Some(tools) = &tools {
             check.findings.extend(self.check_against_tools(&plan, tools, &terms));

@@ -1,9 +1,11 @@
 //! Projects: the boundary between agents that share a database. The MCP interface uses a service that is
-//! confined to its project; what other projects wrote does not exist for it. People are not confined, nor are
-//! programs unless they ask for it. Every read and every command of a confined service goes through here or
+//! confined to its project, and so does the HTTP interface for callers with the role `agent`; what other
+//! projects wrote does not exist for it. People are not confined, nor are other programs unless they ask for
+//! it. Every read and every command of a confined service goes through here or
 //! through a store read that takes `boundary`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use actbook_engine::event::Event;
 use actbook_engine::execution::StartContext;
@@ -16,7 +18,7 @@ use super::context::Notes;
 use super::executions::Executions;
 use super::journal::Journal;
 use super::tasks::Tasks;
-use crate::caller::{Caller, Right};
+use crate::caller::{Caller, Right, Role};
 use crate::error::{Error, PersonAct};
 use crate::ledger;
 use crate::store::{Entry, journal, notes, plans, tasks};
@@ -38,12 +40,24 @@ impl Service {
         Self { is_confined: true, ..self.clone() }
     }
 
+    /// The service as a caller with this role gets it over HTTP: agents are confined to the project, and roles
+    /// without the right `payloads` see no values.
+    #[must_use]
+    pub fn for_role(&self, role: Role) -> Self {
+        let service = match role {
+            Role::Agent => self.confined(),
+            Role::Viewer | Role::Operator | Role::Approver | Role::Admin => self.clone(),
+        };
+        Self { withholds: !role.rights().has(Right::Payloads), ..service }
+    }
+
     /// The project that reads and commands are confined to. `None`: all projects are visible.
-    pub(super) fn boundary(&self) -> Option<&str> {
+    pub fn boundary(&self) -> Option<&str> {
         self.is_confined.then_some(&*self.project)
     }
 
-    pub(super) fn owned_boundary(&self) -> Option<String> {
+    /// The boundary as an owned string, for filters.
+    pub fn owned_boundary(&self) -> Option<String> {
         self.boundary().map(str::to_owned)
     }
 }
@@ -88,10 +102,9 @@ impl Service {
         Err(Error::NeedsPerson(PersonAct::Share))
     }
 
-    /// Whether something of this project is visible to this service. `None`: written before projects existed,
-    /// and so visible to all.
-    fn is_visible(&self, project: Option<&str>) -> bool {
-        self.boundary().is_none_or(|own| project.is_none_or(|project| project == own))
+    /// Whether an entry with this scope is visible to this service.
+    fn is_visible(&self, scope: &EntryScope) -> bool {
+        self.boundary().is_none_or(|own| scope.includes(own))
     }
 }
 
@@ -111,18 +124,16 @@ impl Executions<'_> {
         Ok(self.0.agents_may_approve && self.load(id).await?.agents_may_approve)
     }
 
-    /// Whether the caller may give the approvals of this execution: a person may, an agent only if configs
-    /// allow it.
+    /// Whether the caller may give the approvals of this execution: it needs the right, and an agent also
+    /// configs that allow it.
     pub(super) async fn is_approver(self, caller: &Caller, id: &str) -> Result<bool, Error> {
-        if caller.is_agent() {
-            self.agents_may_approve(id).await
-        } else {
-            Ok(caller.rights.has(Right::Approve))
-        }
+        Ok(caller.rights.has(Right::Approve) && (!caller.is_agent() || self.agents_may_approve(id).await?))
     }
 
-    /// Refuses a confined agent's answer to an approval, unless agents may approve this execution.
+    /// Refuses the answer to an approval of a caller without the right, and a confined agent's unless agents may
+    /// approve this execution.
     pub(super) async fn require_approver(self, caller: &Caller, id: &str) -> Result<(), Error> {
+        self.0.require(caller, Right::Approve)?;
         if !self.0.is_confined || self.is_approver(caller, id).await? {
             return Ok(());
         }
@@ -149,7 +160,7 @@ impl Journal<'_> {
                 if found.len() as u64 == limit {
                     return Ok(found);
                 }
-                if self.is_stream_visible(&entry, &mut streams).await? {
+                if self.0.is_visible(&self.scope(&entry, &mut streams).await?) {
                     found.push(entry);
                 }
             }
@@ -161,43 +172,75 @@ impl Journal<'_> {
         }
     }
 
-    /// Whether an entry's stream is visible to this service; `streams` caches the answers.
-    async fn is_stream_visible(
+    /// Who sees an entry, by its stream; `streams` caches the answers.
+    pub(super) async fn scope(
         self,
         entry: &Entry,
-        streams: &mut HashMap<StreamId, bool>,
-    ) -> Result<bool, Error> {
+        streams: &mut HashMap<StreamId, EntryScope>,
+    ) -> Result<EntryScope, Error> {
         if entry.stream == ledger::LIBRARY_STREAM {
-            return self.is_library_entry_visible(entry).await;
+            return self.library_scope(entry).await;
         }
         if let Some(known) = streams.get(&entry.stream) {
-            return Ok(*known);
+            return Ok(known.clone());
         }
-        let visible = match entry.version {
-            1 => self.0.is_first_entry_visible(entry),
+        let scope = match entry.version {
+            1 => EntryScope::of_first_entry(entry),
             _ => {
                 let first = journal::by_position(self.0.tenant, entry.stream.0).first(&self.0.db).await?;
-                first.is_some_and(|first| self.0.is_first_entry_visible(&first))
+                first.map_or(EntryScope::People, |first| EntryScope::of_first_entry(&first))
             }
         };
-        streams.insert(entry.stream, visible);
-        Ok(visible)
+        streams.insert(entry.stream, scope.clone());
+        Ok(scope)
     }
 
-    /// Whether an entry of the plan library is visible: plans of visible projects and shared ones, and
-    /// accepted tools. False if it cannot be decoded.
-    async fn is_library_entry_visible(self, entry: &Entry) -> Result<bool, Error> {
+    /// Who sees an entry of the plan library: its plan's project, all for shared plans and accepted tools.
+    async fn library_scope(self, entry: &Entry) -> Result<EntryScope, Error> {
+        let of_plan = |project: Option<String>, everywhere: bool| {
+            if everywhere { EntryScope::All } else { EntryScope::of_project(project.as_deref()) }
+        };
         match Event::decode(&entry.kind, &entry.body) {
-            Ok(Event::PlanSaved(saved)) => {
-                Ok(saved.everywhere || self.0.is_visible(saved.project.as_deref()))
-            }
+            Ok(Event::PlanSaved(saved)) => Ok(of_plan(saved.project.clone(), saved.everywhere)),
             Ok(Event::PlanDeleted(deleted)) => {
                 let first =
                     plans::by_version(self.0.tenant, deleted.id.as_str(), 1).first(&self.0.db).await?;
-                Ok(first.is_some_and(|plan| plan.everywhere || self.0.is_visible(plan.project.as_deref())))
+                Ok(first.map_or(EntryScope::People, |plan| of_plan(plan.project, plan.everywhere)))
             }
-            Ok(Event::ToolAccepted(_)) => Ok(true),
-            Ok(_) | Err(_) => Ok(false),
+            Ok(Event::ToolAccepted(_)) => Ok(EntryScope::All),
+            Ok(_) | Err(_) => Ok(EntryScope::People),
+        }
+    }
+}
+
+/// Who sees an entry of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryScope {
+    /// Everybody: it was written before projects existed, or is shared.
+    All,
+    /// People, and agents of this project.
+    Project(Arc<str>),
+    /// Callers that are not confined: it cannot be decoded.
+    People,
+}
+
+impl EntryScope {
+    fn of_project(project: Option<&str>) -> Self {
+        project.map_or(Self::All, |project| Self::Project(project.into()))
+    }
+
+    /// The scope of the stream that begins with this entry.
+    fn of_first_entry(first: &Entry) -> Self {
+        let event = Event::decode(&first.kind, &first.body);
+        event.map_or(Self::People, |event| Self::of_project(event.project()))
+    }
+
+    /// Whether a caller that is confined to a project sees the entry.
+    pub fn includes(&self, own: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Project(project) => **project == *own,
+            Self::People => false,
         }
     }
 }
@@ -205,6 +248,6 @@ impl Journal<'_> {
 impl Service {
     /// Whether the stream that begins with this entry is visible; false if the entry cannot be decoded.
     pub(super) fn is_first_entry_visible(&self, first: &Entry) -> bool {
-        Event::decode(&first.kind, &first.body).is_ok_and(|event| self.is_visible(event.project()))
+        self.is_visible(&EntryScope::of_first_entry(first))
     }
 }

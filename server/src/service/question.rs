@@ -11,7 +11,9 @@ use actbook_engine::policy::{StepAnswer, StepStatus};
 use serde_json::{Value, json};
 
 use super::executions::Executions;
-use super::question_content::{CUT, QuestionContent, WHOLE, count_with_noun};
+use super::question_content::{
+    CUT, CoveredCall, QuestionContent, WHOLE, count_with_noun, step_attempts_max, undo_calls,
+};
 use super::quote::{self, line, name, quoted};
 use super::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView, format_time};
 use crate::error::Error;
@@ -66,6 +68,10 @@ pub struct QuestionFacts {
     pub asked_by: Option<(String, Option<String>)>,
     /// What undoing would do now, and what would remain.
     pub brief: Brief,
+    /// The calls of `brief`, with the attempts that a yes covers.
+    pub undo: Vec<CoveredCall>,
+    /// How many attempts of the step's call a yes covers. `None`: one, or Actbook makes no call.
+    pub attempts_max: Option<u32>,
     /// The first step whose effect cannot be undone fully.
     pub point_of_no_return: Option<StepId>,
     /// Lines on what an approval sets off; for a plan these are its steps.
@@ -116,6 +122,7 @@ impl Executions<'_> {
         let mut all: Vec<PersonQuestion> = all.collect();
         for question in &mut all {
             question.facts.asked_at = self.time_of(question.waiting.asked_at).await?;
+            self.0.withhold_person_question(question);
         }
         Ok((view, all))
     }
@@ -213,6 +220,8 @@ impl QuestionContext<'_> {
                     .asker_of(question)
                     .map(|asker| (asker.actor.to_owned(), asker.reason.map(str::to_owned))),
                 brief: self.brief.clone(),
+                undo: undo_calls(self.execution, &self.brief),
+                attempts_max: question.step.and_then(|no| step_attempts_max(self.execution, no)),
                 point_of_no_return: self.point_of_no_return(),
                 content: content.lines(question, WHOLE),
             },

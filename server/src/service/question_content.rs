@@ -139,6 +139,23 @@ pub(super) fn step_attempts_max(execution: &Execution, no: StepNo) -> Option<u32
     (attempts > 1 && !step.is_agent_step()).then_some(attempts)
 }
 
+/// One call that an undo would make, and how many attempts of it one yes covers. `None`: one, or Actbook makes no
+/// call.
+#[derive(Clone, Debug)]
+pub struct CoveredCall {
+    pub item: UndoItem,
+    pub attempts_max: Option<u32>,
+}
+
+/// The calls of an undo, in its order.
+pub(super) fn undo_calls(execution: &Execution, brief: &Brief) -> Vec<CoveredCall> {
+    let call = |item: &UndoItem| CoveredCall {
+        item: item.clone(),
+        attempts_max: undo_attempts_max(execution, item),
+    };
+    brief.undo.iter().map(call).collect()
+}
+
 /// How many attempts of a compensation one approval covers. `None`: one, or Actbook makes no call.
 fn undo_attempts_max(execution: &Execution, item: &UndoItem) -> Option<u32> {
     let no = execution.plan.find_step(item.step.as_str())?;

@@ -108,7 +108,7 @@ impl Executions<'_> {
         takes_over: bool,
         status: ReportedStatus,
     ) -> Result<Reporter, Error> {
-        let (holder, is_person) = (caller.step_holder(), !caller.is_agent());
+        let (holder, is_person) = (caller.step_holder(), caller.overrides_claims());
         let starts_in_session = caller.session.is_some() && status == ReportedStatus::Started;
         let node = if starts_in_session { Some(self.0.runner().await?.node_id()) } else { None };
         let at_ms = self.0.ledger.clock().now_ms();

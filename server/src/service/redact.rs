@@ -4,11 +4,14 @@
 
 use std::sync::Arc;
 
+use actbook_engine::bind::redaction_marker_path;
 use actbook_engine::execution::{
-    ActionFacts, AgentReport, CallVerdict, Command, ReportedOutcome, SessionCommand, parse_acting_decision,
+    ActionFacts, AgentReport, CallVerdict, Command, DECISION_BYTES_MAX, ReportedOutcome, SessionCommand,
+    parse_acting_decision,
 };
 use actbook_engine::note::NoteScope;
 use actbook_engine::plan::Finding;
+use actbook_engine::refusal::{DecisionPart, Refusal};
 use actbook_engine::task::Task;
 use serde_json::Value;
 
@@ -70,10 +73,11 @@ impl Service {
             | Command::Cancel { reason }
             | Command::Undo { reason, steps: _, approves: _ }
             | Command::Approve { step: _, reason, replies_to: _, scope: _ }
-            | Command::Reject { step: _, reason, replies_to: _ } => self.redact_text(reason),
+            | Command::Reject { step: _, reason, replies_to: _ } => self.redact_reason(reason)?,
             Command::Decide { step: _, answer: _, reason, output, arguments, approves: _, replies_to: _ } => {
                 self.refuse_secret_arguments(arguments.as_ref())?;
-                self.redact_text(reason);
+                refuse_marker(arguments.as_ref())?;
+                self.redact_reason(reason)?;
                 self.redact_value(output);
             }
             Command::RecordReport { step: _, report, facts, by } => {
@@ -158,6 +162,18 @@ impl Service {
         }
     }
 
+    /// Redacts a reason, if there is one. Refused if it is long: it stands in the entry itself, which every reader
+    /// of the journal loads.
+    fn redact_reason(&self, reason: &mut Option<String>) -> Result<(), Error> {
+        if reason.as_ref().is_some_and(|reason| reason.len() > DECISION_BYTES_MAX) {
+            let part = DecisionPart::Text;
+            return Err(Refusal::DecisionTooLarge { part, bytes_max: DECISION_BYTES_MAX }.into());
+        }
+        self.redact_text(reason);
+        Ok(())
+    }
+
+    /// Redacts the text, if there is one.
     fn redact_text(&self, text: &mut Option<String>) {
         text.iter_mut().for_each(|text| self.tools.redact_text(text));
     }
@@ -197,6 +213,17 @@ impl Service {
         match arguments.and_then(|arguments| self.tools.find_secret(arguments)) {
             None => Ok(()),
             Some((path, origin)) => Err(Error::Secret(SecretProblem::InArgument { path, origin })),
+        }
+    }
+}
+
+/// Refuses corrected arguments with the key that stands for a redacted secret: pages would not show the value.
+fn refuse_marker(arguments: Option<&Value>) -> Result<(), Error> {
+    match arguments.and_then(redaction_marker_path) {
+        None => Ok(()),
+        Some(path) => {
+            let path = path.trim_start_matches('.').to_owned();
+            Err(Error::Secret(SecretProblem::MarkerInArgument { path }))
         }
     }
 }

@@ -47,7 +47,7 @@ pub struct SessionPart {
     key: SessionKey,
     /// The number of the part, from 1.
     number: u32,
-    execution: Execution,
+    execution: Arc<Execution>,
 }
 
 /// The result of adding a call.

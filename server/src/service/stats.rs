@@ -97,9 +97,9 @@ impl Journal<'_> {
         Ok(stats)
     }
 
-    /// The error message in the payload at a position. `None`: no position, no message, or erased.
+    /// The error message in the payload at a position. `None`: no position, no message, erased, or withheld.
     pub(super) async fn error_message_at(self, position: Option<u64>) -> Result<Option<String>, Error> {
-        let Some(position) = position else { return Ok(None) };
+        let Some(position) = position.filter(|_| !self.0.withholds()) else { return Ok(None) };
         let payload = payloads::by_position(self.0.tenant, position).first(&self.0.db).await?;
         let result: Option<Value> = payload.and_then(|payload| serde_json::from_slice(&payload.body).ok());
         Ok(result.and_then(|result| Some(result.get("message")?.as_str()?.to_owned())))

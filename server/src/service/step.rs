@@ -105,7 +105,7 @@ impl Executions<'_> {
         let to_undo = self.brief(&execution).await?.undo;
         let needs = execution.plan.step(no).dependencies.iter();
         let is_own = |question: &WaitingView| question.step.as_ref().is_some_and(|id| id.as_str() == step);
-        Ok(StepDetail {
+        let mut detail = StepDetail {
             execution_id: found.id,
             depends_on: needs.map(|need| execution.step_id(need.step)).collect(),
             history: state.attempts.iter().map(|attempt| attempt_view(attempt, &values)).collect(),
@@ -114,7 +114,9 @@ impl Executions<'_> {
             compensations: state.compensations.iter().map(|undo| compensation_view(undo, &values)).collect(),
             waiting: view.waiting.iter().filter(|question| is_own(question)).cloned().collect(),
             step: view.steps.into_iter().nth(no.index()).expect("a view has every step of its plan"),
-        })
+        };
+        self.0.withhold_step(&mut detail);
+        Ok(detail)
     }
 
     /// Loads the arguments and results of a step's attempts and compensations; erased ones become null.

@@ -1,20 +1,24 @@
 //! The journal as a stream of entries, each with what a reader filters by. Entries carry no payloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use actbook_engine::id::StreamId;
 use parking_lot::Mutex;
 
-use super::entries::{EntryView, JournalFilter};
+use super::entries::EntryView;
 use super::journal::Journal;
+use super::project::EntryScope;
 use crate::error::Error;
-use crate::store::executions;
+use crate::store::{Entry, executions};
+use crate::store::journal::{self, EntryFilter};
 
-/// An entry, and the plan and task of its execution.
+/// An entry, who sees it, and the plan and task of its execution.
 #[derive(Clone, Debug)]
 pub struct TailEntry {
     pub view: EntryView,
+    /// The reader shows the entry to nobody else.
+    pub scope: EntryScope,
     /// `None`: it belongs to no execution.
     pub labels: Option<Arc<ExecutionLabels>>,
 }
@@ -27,31 +31,51 @@ pub struct ExecutionLabels {
     pub task: Option<String>,
 }
 
-/// Labels of executions by id, for readers that read on and on.
+/// Labels of executions by id and scopes of streams, for readers that read on and on.
 #[derive(Debug, Default)]
-pub struct LabelCache(Mutex<BTreeMap<String, Arc<ExecutionLabels>>>);
+pub struct LabelCache {
+    labels: Mutex<BTreeMap<String, Arc<ExecutionLabels>>>,
+    scopes: Mutex<HashMap<StreamId, EntryScope>>,
+}
 
-/// A cache with more executions than this is emptied.
+/// A cache with more executions or streams than this is emptied.
 const CACHED_MAX: usize = 10_000;
 
 impl Journal<'_> {
-    /// Up to `limit` entries after a position, oldest first.
+    /// Up to `limit` entries after a position, oldest first, of every project.
     pub async fn tail(self, after: u64, limit: u64, cache: &LabelCache) -> Result<Vec<TailEntry>, Error> {
-        let filter = JournalFilter { after, ..JournalFilter::default() };
-        let mut entries = Vec::new();
-        for view in self.list(&filter, limit).await? {
+        let filter = EntryFilter { after, ..EntryFilter::default() };
+        let found = journal::list(self.0.db.dialect(), self.0.tenant, &filter, limit).all(&self.0.db).await?;
+        let scopes = self.scopes(&found, cache).await?;
+        let mut entries = Vec::with_capacity(found.len());
+        for (view, scope) in self.entry_views(found, false).await?.into_iter().zip(scopes) {
             let labels = match &view.execution {
                 Some(id) => self.labels(id, cache).await?,
                 None => None,
             };
-            entries.push(TailEntry { view: EntryView { recorded: None, ..view }, labels });
+            entries.push(TailEntry { view: EntryView { recorded: None, ..view }, scope, labels });
         }
         Ok(entries)
     }
 
+    /// Who sees each of these entries.
+    async fn scopes(self, entries: &[Entry], cache: &LabelCache) -> Result<Vec<EntryScope>, Error> {
+        // Taken out, for a lock cannot be held while the database is read; a reader that comes meanwhile finds none.
+        let mut known = std::mem::take(&mut *cache.scopes.lock());
+        if known.len() >= CACHED_MAX {
+            known.clear();
+        }
+        let mut scopes = Vec::with_capacity(entries.len());
+        for entry in entries {
+            scopes.push(self.scope(entry, &mut known).await?);
+        }
+        *cache.scopes.lock() = known;
+        Ok(scopes)
+    }
+
     /// The labels of an execution, by its whole id.
     async fn labels(self, id: &str, cache: &LabelCache) -> Result<Option<Arc<ExecutionLabels>>, Error> {
-        if let Some(known) = cache.0.lock().get(id).cloned() {
+        if let Some(known) = cache.labels.lock().get(id).cloned() {
             return Ok(Some(known));
         }
         let stream: StreamId = self.0.executions().find(id).await?.stream;
@@ -60,7 +84,7 @@ impl Journal<'_> {
         };
         let labels =
             Arc::new(ExecutionLabels { plan_id: row.plan, plan_name: row.plan_name, task: row.task });
-        let mut cached = cache.0.lock();
+        let mut cached = cache.labels.lock();
         if cached.len() >= CACHED_MAX {
             cached.clear();
         }

@@ -261,6 +261,7 @@ impl Tasks<'_> {
             None => None,
         };
         let fields = fields.and_then(|payload| serde_json::from_slice(&payload.body).ok());
+        let fields = fields.map(|fields| self.0.shown(fields));
         let derived = match row.step {
             Some(_) => self.status_from_step(row, &mut Vec::new()).await?,
             None => self.status_from_executions(row).await?,

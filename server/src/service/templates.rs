@@ -135,7 +135,7 @@ impl Templates<'_> {
         Ok(TemplateDetail {
             view: template_view(&template),
             history: history.iter().map(template_version).collect(),
-            document: serde_json::from_str(&template.plan.document).map_err(unreadable)?,
+            document: self.0.shown(serde_json::from_str(&template.plan.document).map_err(unreadable)?),
             text: template.text,
             plan: template.plan,
         })

@@ -350,6 +350,7 @@ impl Executions<'_> {
             step.progress = self.progress(stream, no, step.status);
         }
         self.link_questions(&mut view).await?;
+        self.0.withhold_view(&mut view);
         Ok(view)
     }
 

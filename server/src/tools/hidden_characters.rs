@@ -54,15 +54,30 @@ fn describe_first_hidden(text: &str, path: &str) -> Option<String> {
 
 /// The text with every hidden character escaped as `\u{…}`, safe to print.
 pub fn escape_hidden(text: &str) -> String {
-    let places: Vec<usize> = hidden_characters(text).map(|(at, _)| at).collect();
-    if places.is_empty() {
+    replace_hidden(text, |c| format!("\\u{{{:x}}}", c as u32))
+}
+
+/// A JSON text with every hidden character of its strings escaped as JSON escapes it: the same value, readable.
+pub fn escape_hidden_in_json(json: &str) -> String {
+    let escape =
+        |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+    replace_hidden(json, escape)
+}
+
+/// The text with every hidden character replaced.
+fn replace_hidden(text: &str, replacement: impl Fn(char) -> String) -> String {
+    let mut hidden = hidden_characters(text).peekable();
+    if hidden.peek().is_none() {
         return text.to_owned();
     }
-    let shown = |(at, c): (usize, char)| match places.binary_search(&at) {
-        Ok(_) => format!("\\u{{{:x}}}", c as u32),
-        Err(_) => c.to_string(),
-    };
-    text.chars().enumerate().map(shown).collect()
+    let mut replaced = String::with_capacity(text.len() + 16);
+    for (at, c) in text.chars().enumerate() {
+        match hidden.next_if(|(hidden_at, _)| *hidden_at == at) {
+            Some(_) => replaced.push_str(&replacement(c)),
+            None => replaced.push(c),
+        }
+    }
+    replaced
 }
 
 /// The hidden characters, each with its position counted in characters.

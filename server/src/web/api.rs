@@ -20,6 +20,7 @@ mod tasks;
 mod templates;
 mod tokens;
 mod tools;
+mod value_budget;
 mod whoami;
 
 use axum::Router;
@@ -28,7 +29,7 @@ use axum::http::Method;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 
-use super::{Problem, WebState};
+use super::{Problem, RouterState};
 use crate::error::Error;
 
 pub use events::EventTail;
@@ -57,7 +58,7 @@ pub fn operations() -> Vec<Operation> {
 }
 
 /// The routes of the API, without the prefix.
-pub fn router() -> Router<WebState> {
+pub fn router() -> Router<RouterState> {
     let routes = operations().into_iter().fold(Router::new(), |router, operation| operation.add_to(router));
     routes.layer(from_fn(finish_changes))
 }

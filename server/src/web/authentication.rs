@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::problem::Problem;
-use super::{WebState, health};
+use super::{RouterState, health};
 use crate::caller::{Caller, Credential, Right};
 use crate::error::Error;
 
@@ -80,7 +80,7 @@ impl<S: Sync> FromRequestParts<S> for SignedIn {
 }
 
 /// Lets a request pass if its path is open or its credential is good; the credential is put into its extensions.
-pub async fn authenticate(State(state): State<WebState>, mut request: Request, next: Next) -> Response {
+pub async fn authenticate(State(state): State<RouterState>, mut request: Request, next: Next) -> Response {
     let audience = Audience::of(request.uri().path());
     if audience == Audience::Open {
         return next.run(request).await;
@@ -108,25 +108,25 @@ fn may_use_mcp(credential: &Credential) -> bool {
 }
 
 /// Whether `/mcp` answers a request without a token. One that sends a bad token is refused nevertheless.
-fn is_open_mcp(state: &WebState, headers: &HeaderMap) -> bool {
-    state.access.mcp_is_open && !headers.contains_key(header::AUTHORIZATION)
+fn is_open_mcp(state: &RouterState, headers: &HeaderMap) -> bool {
+    state.access().mcp_is_open && !headers.contains_key(header::AUTHORIZATION)
 }
 
 /// The credential of a request. None: it has none that is good. A request with an Authorization header is judged by
 /// that alone; cookies are not for `/mcp`.
 async fn find_credential(
-    state: &WebState,
+    state: &RouterState,
     headers: &HeaderMap,
     audience: Audience,
 ) -> Result<Option<Credential>, Error> {
-    let access = state.service.access();
+    let access = state.credentials();
     if let Some(given) = headers.get(header::AUTHORIZATION) {
         return match bearer_token(given) {
             Some(token) => access.check_token(token).await,
             None => Ok(None),
         };
     }
-    match cookie(headers, &state.access.cookie_name).filter(|_| audience != Audience::Mcp) {
+    match cookie(headers, &state.access().cookie_name).filter(|_| audience != Audience::Mcp) {
         Some(secret) => access.check_session(secret).await,
         None => Ok(None),
     }
@@ -146,9 +146,9 @@ pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// The 401 of a path without a good credential.
-fn refuse(state: &WebState, audience: Audience) -> Response {
+fn refuse(state: &RouterState, audience: Audience) -> Response {
     let mut response = match audience {
-        Audience::Mcp => mcp_refusal(&state.access.base_url),
+        Audience::Mcp => mcp_refusal(&state.access().base_url),
         Audience::Open | Audience::Api | Audience::Page => Problem::unauthorized().into_response(),
     };
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::authentication::SignedIn;
 use super::problem::Problem;
-use super::{AccessConfig, WebState, pages};
+use super::{AccessConfig, RouterState, WebState, pages};
 use crate::caller::CredentialKind;
 
 /// The URL that signs a person in once.
@@ -17,7 +17,7 @@ pub fn login_url(base_url: &str, code: &str) -> String {
     format!("{base_url}/login?code={code}")
 }
 
-pub fn router() -> Router<WebState> {
+pub fn router() -> Router<RouterState> {
     Router::new().route("/login", get(login)).route("/logout", post(logout))
 }
 
@@ -30,7 +30,7 @@ struct LoginQuery {
 /// `GET /login?code=…`: redeems the code, sets the cookie and leads to the first page, so that the code is not left
 /// in the address bar. A prefetch redeems nothing: the person has not asked for the page yet.
 async fn login(
-    State(state): State<WebState>,
+    State(state): State<RouterState>,
     method: Method,
     headers: HeaderMap,
     Query(query): Query<LoginQuery>,
@@ -39,15 +39,15 @@ async fn login(
     if method != Method::GET || is_prefetch(&headers) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let opened = state.service.access().redeem_login_code(&code).await?;
+    let opened = state.credentials().redeem_login_code(&code).await?;
     let session = opened.ok_or_else(used_code)?;
     let mut response = Redirect::to("/").into_response();
-    response.headers_mut().insert(header::SET_COOKIE, session_cookie(&state.access, &session.secret)?);
+    response.headers_mut().insert(header::SET_COOKIE, session_cookie(state.access(), &session.secret)?);
     Ok(response)
 }
 
 /// `POST /logout`: ends the session and removes its cookie.
-async fn logout(State(state): State<WebState>, signed_in: SignedIn) -> Result<Response, Problem> {
+async fn logout(state: WebState, signed_in: SignedIn) -> Result<Response, Problem> {
     if signed_in.credential.kind == CredentialKind::Session {
         state.service.access().end_session(&signed_in.caller, &signed_in.credential.id).await?;
     }

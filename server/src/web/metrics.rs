@@ -3,12 +3,11 @@
 
 use actbook_engine::policy::ExecutionStatus;
 use axum::Router;
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::WebState;
+use super::{RouterState, WebState};
 use super::authentication::{METRICS_PATH, SignedIn};
 use super::problem::Problem;
 use crate::service::{Service, ToolCallStats};
@@ -18,11 +17,11 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Questions are counted up to this number.
 const QUESTIONS_COUNTED_MAX: u64 = 10_000;
 
-pub fn router() -> Router<WebState> {
+pub fn router() -> Router<RouterState> {
     Router::new().route(METRICS_PATH, get(metrics))
 }
 
-async fn metrics(State(state): State<WebState>, _signed_in: SignedIn) -> Result<Response, Problem> {
+async fn metrics(state: WebState, _signed_in: SignedIn) -> Result<Response, Problem> {
     let text = render(&state.service).await?;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
 }

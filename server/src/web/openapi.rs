@@ -2,16 +2,15 @@
 
 use std::sync::LazyLock;
 
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
 
-use super::WebState;
 use super::api::{self, Operation, ResponseBody};
 use super::authentication::SignedIn;
+use super::{RouterState, WebState};
 
 /// The schemas of the views.
 const SCHEMAS: &str = include_str!("openapi/schemas.json");
@@ -19,11 +18,11 @@ const SCHEMAS: &str = include_str!("openapi/schemas.json");
 /// The document without its servers, which depend on where it is served.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
-pub fn router() -> Router<WebState> {
+pub fn router() -> Router<RouterState> {
     Router::new().route("/openapi.json", get(serve_document))
 }
 
-async fn serve_document(State(state): State<WebState>, _signed_in: SignedIn) -> Response {
+async fn serve_document(state: WebState, _signed_in: SignedIn) -> Response {
     let mut document = DOCUMENT.clone();
     document["servers"] = json!([{ "url": format!("{}/api/v1", state.access.base_url) }]);
     ([(header::CONTENT_TYPE, "application/vnd.oai.openapi+json;version=3.1")], Json(document)).into_response()

@@ -50,14 +50,15 @@ use axum::Router;
 use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::{get, post};
 
-use super::WebState;
+use super::RouterState;
 use super::problem::{Problem, RenderedPage};
+use crate::tools::escape_hidden;
 pub use live::LivePages;
 use markup::icon;
 pub use notices::{error_page, login_page};
 
 /// The routes of the pages, and `/assets/…`.
-pub fn router() -> Router<WebState> {
+pub fn router() -> Router<RouterState> {
     Router::new()
         .route("/", get(executions::list))
         .route("/live", get(live::executions))
@@ -99,9 +100,9 @@ pub fn router() -> Router<WebState> {
         .route("/assets/{name}", get(assets::asset))
 }
 
-/// The page or part that a template makes.
+/// The page or part that a template makes, with every hidden character of it written out: none of them is ours.
 fn render(template: &impl Template) -> Result<Html<String>, Problem> {
-    Ok(Html(template.render()?))
+    Ok(Html(escape_hidden(&template.render()?)))
 }
 
 /// A page with the status of an error, which is shown as it is.

@@ -21,7 +21,7 @@ mod idempotency_keys;
 mod install;
 mod live_updates;
 mod profiles;
-mod projects;
+pub mod projects;
 mod record;
 mod reports;
 mod results;

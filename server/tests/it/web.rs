@@ -2,16 +2,22 @@
 
 mod api;
 mod bulk;
+mod config;
 mod contract;
 mod credentials;
 mod crowd;
 mod events;
 mod foreign_pages;
+mod hostile_values;
 mod live;
 mod login;
 mod metrics;
 mod open_stream;
 mod openapi;
-mod pages;
+pub mod pages;
+mod projects;
 mod roles;
-mod server;
+pub mod server;
+mod shown_calls;
+mod surface;
+mod viewer;

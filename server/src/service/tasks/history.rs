@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::service::ExecutionFilter;
 use crate::service::context::NoteView;
 use crate::service::view::{ExecutionSummary, PlanView, format_time};
+use crate::service::withhold::WITHHELD_TEXT;
 use crate::store::tokenizer::json_to_text;
 use crate::store::{Entry, journal, notes, payloads, plans};
 
@@ -75,7 +76,7 @@ impl Tasks<'_> {
         for execution in &executions {
             history.extend(self.history_of_stream(execution.stream, Some(&execution.id)).await?);
         }
-        history.extend(notes.iter().map(note_event));
+        history.extend(notes.iter().map(|note| note_event(note, self.0.withholds())));
         history.sort_by_key(|event| event.position);
         let task = match &row {
             Some(row) => Some(self.view(row).await?),
@@ -97,6 +98,7 @@ impl Tasks<'_> {
             journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
         let positions = text_payload_positions(&entries);
         let wanted: Vec<u64> = positions.values().copied().collect();
+        let wanted = if self.0.withholds() { Vec::new() } else { wanted };
         let payloads = payloads::by_positions(&self.0.db, self.0.tenant, &wanted).await?.into_iter();
         let texts: BTreeMap<u64, String> =
             payloads.filter_map(|payload| Some((payload.position, payload_text(&payload.body)?))).collect();
@@ -234,8 +236,9 @@ fn task_event_text(set: &actbook_engine::event::TaskSet, version: u64) -> String
 }
 
 /// The event of a note's current value, at the time when that was written.
-fn note_event(note: &NoteView) -> TaskHistoryEvent {
+fn note_event(note: &NoteView, is_withheld: bool) -> TaskHistoryEvent {
     let value = match &note.value {
+        _ if is_withheld => WITHHELD_TEXT.to_owned(),
         Value::Null => "nothing".to_owned(),
         value => json_to_text(value).chars().take(TEXT_CHARS_MAX).collect(),
     };

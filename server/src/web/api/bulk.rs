@@ -1,6 +1,5 @@
 //! `/executions:bulk`: one command to all executions that match a filter.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
@@ -50,7 +49,7 @@ struct BulkBody {
 }
 
 async fn command(
-    State(state): State<WebState>,
+    state: WebState,
     Change { caller, body, .. }: Change<BulkBody>,
 ) -> Result<Response, Problem> {
     let action: BulkAction = body.action.parse().map_err(|why: String| Problem::bad_field("/action", why))?;

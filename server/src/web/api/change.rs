@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::params;
 use crate::caller::{Caller, IdempotencyKey, KEY_BYTES_MAX};
 use crate::mcp::http::BODY_BYTES_MAX;
+use crate::web::json::parse_json;
 use crate::web::{Problem, SignedIn};
 
 const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -46,7 +47,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Change<T> {
         let bytes = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap_or_default();
         let mut document = parse_document(&parts.headers, &bytes)?;
         let wait = take_wait(&mut document)?;
-        let name = format!("{} {}", parts.method, parts.uri.path());
+        let target = parts.uri.path_and_query().map_or_else(|| parts.uri.path(), |target| target.as_str());
+        let name = format!("{} {target}", parts.method);
         let key = idempotency_key(&parts.headers, &json!({ "request": name, "body": document }))?;
         let body = parse_body(document)?;
         Ok(Self { caller: signed_in.caller.with_key(key), body, wait })
@@ -65,10 +67,7 @@ fn parse_document(headers: &HeaderMap, bytes: &Bytes) -> Result<Value, Problem> 
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Err(Problem::new(status, "unsupported_media_type", detail, "send application/json"));
     }
-    serde_json::from_slice(bytes).map_err(|error| {
-        let status = StatusCode::BAD_REQUEST;
-        Problem::new(status, "malformed_json", format!("the body is no JSON: {error}"), "correct the body")
-    })
+    parse_json(bytes, "")
 }
 
 /// Takes `wait_s` out of a body.

@@ -1,7 +1,7 @@
 //! `/context`: notes that outlive a conversation.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{delete, get, put};
@@ -97,7 +97,7 @@ struct NoteBody {
 }
 
 async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Params(query): Params<NotesQuery>,
 ) -> Result<Json<Page<NoteView>>, Problem> {
@@ -116,7 +116,7 @@ async fn list(
 }
 
 async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Path(key): Path<String>,
     Params(query): Params<NoteQuery>,
@@ -129,7 +129,7 @@ async fn show(
 }
 
 async fn set(
-    State(state): State<WebState>,
+    state: WebState,
     Path(key): Path<String>,
     Change { caller, body, .. }: Change<NoteBody>,
 ) -> Result<Response, Problem> {
@@ -142,7 +142,7 @@ async fn set(
 }
 
 async fn remove(
-    State(state): State<WebState>,
+    state: WebState,
     Path(key): Path<String>,
     Params(query): Params<OwnerQuery>,
     Change { caller, .. }: Change<NoFields>,

@@ -2,7 +2,7 @@
 
 use actbook_engine::policy::StepAnswer;
 use actbook_engine::refusal::Refusal;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
@@ -18,8 +18,8 @@ use crate::caller::{Caller, Right};
 use crate::error::Error;
 use crate::service::view::ExecutionView;
 use crate::service::{
-    ActionFacts, ActionRecord, AnswerChoice, Decision, FoundExecution, GivenAnswer, RecordResult,
-    ReportedStatus,
+    ActionFacts, ActionRecord, AnswerChoice, Brief, Decision, FoundExecution, GivenAnswer, RecordResult,
+    ReportedStatus, undo_digest,
 };
 use crate::web::{Problem, WebState};
 
@@ -104,6 +104,16 @@ struct UndoBody {
     /// Only show what undoing would do
     #[serde(default)]
     dry_run: bool,
+    /// The `calls` of a dry run: refused with 409 if undoing would make other calls by now
+    calls: Option<String>,
+}
+
+/// What undoing would do, and the name of exactly that.
+#[derive(Debug, Serialize)]
+struct UndoPreview {
+    #[serde(flatten)]
+    brief: Brief,
+    calls: String,
 }
 
 /// The body of `…/approve` and `…/reject`.
@@ -144,7 +154,7 @@ struct DecideBody {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecordBody {
-    /// started, succeeded, failed or compensated; without it: only a remark
+    /// Of a step: started, succeeded, failed or compensated; without it: only a remark
     #[schemars(extend("enum" = params::choices(ReportedStatus::ALL, ReportedStatus::as_str)))]
     status: Option<String>,
     /// What was done, in a sentence
@@ -163,7 +173,7 @@ struct RecordBody {
     /// With failed: what went wrong
     error: Option<String>,
     reason: Option<String>,
-    /// Take the step over from an agent whose claim has lapsed
+    /// Of a step: take it over from an agent whose claim has lapsed
     #[serde(default)]
     take_over: bool,
 }
@@ -180,7 +190,7 @@ struct DecisionBody {
 }
 
 async fn pause(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<ReasonBody>,
 ) -> Result<Response, Problem> {
@@ -189,7 +199,7 @@ async fn pause(
 }
 
 async fn resume(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<ReasonBody>,
 ) -> Result<Response, Problem> {
@@ -198,7 +208,7 @@ async fn resume(
 }
 
 async fn cancel(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<ReasonBody>,
 ) -> Result<Response, Problem> {
@@ -207,24 +217,25 @@ async fn cancel(
 }
 
 async fn undo(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<UndoBody>,
 ) -> Result<Response, Problem> {
     let executions = state.service.executions();
     if body.dry_run {
-        let mut view = executions.view(&id).await?;
-        view.brief = Some(executions.watch(&id).await?.brief().await?);
-        executions.withhold_from(&caller, &mut view);
-        return respond(&caller, &view.brief);
+        let brief = executions.watch(&id).await?.brief().await?;
+        return respond(&caller, &UndoPreview { calls: undo_digest(&brief), brief });
     }
     executions.require_drivable(&id).await?;
-    let (found, _) = executions.undo(&caller, &id, body.reason).await?;
+    let (found, _) = match body.calls {
+        Some(calls) => executions.undo_shown(&caller, &id, body.reason, &calls).await?,
+        None => executions.undo(&caller, &id, body.reason).await?,
+    };
     respond(&caller, &continue_and_view(&state.service, &caller, &found, wait).await?)
 }
 
 async fn approve(
-    state: State<WebState>,
+    state: WebState,
     id: Path<String>,
     change: Change<ApprovalBody>,
 ) -> Result<Response, Problem> {
@@ -232,7 +243,7 @@ async fn approve(
 }
 
 async fn reject(
-    state: State<WebState>,
+    state: WebState,
     id: Path<String>,
     change: Change<ApprovalBody>,
 ) -> Result<Response, Problem> {
@@ -240,7 +251,7 @@ async fn reject(
 }
 
 async fn answer_approval(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<ApprovalBody>,
     choice: AnswerChoice,
@@ -270,7 +281,7 @@ struct RefusedStep {
 }
 
 async fn decide(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<DecideBody>,
 ) -> Result<Response, Problem> {
@@ -358,7 +369,7 @@ fn parse_answer(given: &str) -> Result<StepAnswer, Problem> {
 }
 
 async fn record_step(
-    State(state): State<WebState>,
+    state: WebState,
     Path((id, step)): Path<(String, String)>,
     Change { caller, body, wait }: Change<RecordBody>,
 ) -> Result<Response, Problem> {
@@ -368,7 +379,7 @@ async fn record_step(
 }
 
 async fn record_decision(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<DecisionBody>,
 ) -> Result<Response, Problem> {
@@ -379,15 +390,26 @@ async fn record_decision(
 }
 
 async fn record_action(
-    State(state): State<WebState>,
+    state: WebState,
     Change { caller, body, .. }: Change<RecordBody>,
 ) -> Result<Response, Problem> {
+    refuse_step_fields(&body)?;
     let recorded = state.service.executions().record_action(&caller, action_record(body)?).await?;
     let position = match recorded {
         RecordResult::Standalone(position) => position.0,
         RecordResult::InExecution(_, progress) => progress.position.0,
     };
     Ok(changed(&caller, StatusCode::CREATED, &json!({ "position": position })))
+}
+
+/// Refuses what only a report on a step has: it would be dropped.
+fn refuse_step_fields(body: &RecordBody) -> Result<(), Problem> {
+    let given = if body.status.is_some() { "/status" } else { "/take_over" };
+    if body.status.is_none() && !body.take_over {
+        return Ok(());
+    }
+    let detail = "it is of a step: POST /api/v1/executions/{id}/steps/{step}/record";
+    Err(Problem::bad_field(given, detail))
 }
 
 /// What a body reports, of no step and no execution.

@@ -1,7 +1,7 @@
 //! What is drawn of an execution: its graph with the state of each step, and when each step ran.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -28,24 +28,21 @@ pub fn operations() -> Vec<Operation> {
     ]
 }
 
-async fn graph(
-    State(state): State<WebState>,
-    _signed_in: SignedIn,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+async fn graph(state: WebState, _signed_in: SignedIn, Path(id): Path<String>) -> Result<Response, Problem> {
     let watch = state.service.executions().watch(&id).await?;
     let statuses = watch.step_snapshots().map(|step| step.status);
-    draw_graph(&PlanGraph::from_plan(watch.plan()).with_statuses(statuses))
+    draw_graph(&state, PlanGraph::from_plan(watch.plan()).with_statuses(statuses))
 }
 
-/// The drawing as a response. Err: the graph is too large to be drawn.
-pub fn draw_graph(graph: &PlanGraph) -> Result<Response, Problem> {
+/// The drawing as a response, as the caller may see it. Err: the graph is too large to be drawn.
+pub fn draw_graph(state: &WebState, graph: PlanGraph) -> Result<Response, Problem> {
     if graph.nodes.len() > STEPS_DRAWN_MAX {
         let detail = format!("a plan of more than {STEPS_DRAWN_MAX} steps is not drawn");
         let cure = "GET /api/v1/plans/{id} has its steps";
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "too_many_steps", detail, cure));
     }
-    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], render_svg(graph)).into_response())
+    let graph = if state.service.withholds() { graph.without_texts() } else { graph };
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], render_svg(&graph)).into_response())
 }
 
 /// When each step of an execution ran.
@@ -67,7 +64,7 @@ struct StepTimelineView {
 }
 
 async fn timeline(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Json<TimelineView>, Problem> {

@@ -7,7 +7,6 @@
 mod stream;
 mod tail_ring;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
@@ -47,16 +46,21 @@ struct EventsQuery {
 }
 
 async fn events(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Params(query): Params<EventsQuery>,
 ) -> Result<Response, Problem> {
     let (head, _) = state.service.journal().head().await?;
-    let ring = state.tail.open(&state.service, head, &state.ending)?;
+    let ring = state.tail.open(head, &state.ending)?;
     let after = last_event_id(&headers)?.or(query.after).unwrap_or(head);
-    let filter =
-        EventFilter { execution: query.execution, plan: query.plan, task: query.task, kind: query.kind };
+    let filter = EventFilter {
+        execution: query.execution,
+        plan: query.plan,
+        task: query.task,
+        kind: query.kind,
+        within: state.service.owned_boundary(),
+    };
     let stream = JournalStream::new(ring, filter, after);
     Ok(event_response(&state, signed_in.credential, stream))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepStatus};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -20,6 +20,7 @@ use super::page::{ListName, Page, page_limit};
 use super::params::{self, Params};
 use super::plans::{PlanText, plan_text};
 use super::ranges::ranged;
+use super::value_budget::{limit_step_values, limit_values};
 use crate::caller::{Caller, Right};
 use crate::error::Error;
 use crate::service::view::{ExecutionSummary, ExecutionView, StepView};
@@ -148,7 +149,7 @@ struct StepPageQuery {
 }
 
 async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Params(query): Params<ExecutionsQuery>,
 ) -> Result<Json<Page<ExecutionSummary>>, Problem> {
@@ -160,7 +161,7 @@ async fn list(
 }
 
 async fn start(
-    State(state): State<WebState>,
+    state: WebState,
     Change { caller, body, wait }: Change<StartBody>,
 ) -> Result<Response, Problem> {
     let id = start_execution(&state.service, &caller, body).await?;
@@ -197,7 +198,7 @@ async fn start_execution(service: &Service, caller: &Caller, body: StartBody) ->
 }
 
 async fn rerun(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<RerunBody>,
 ) -> Result<Response, Problem> {
@@ -222,7 +223,7 @@ async fn rerun(
 }
 
 async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     Path(id): Path<String>,
     Params(query): Params<ShowQuery>,
@@ -257,7 +258,7 @@ pub async fn view_after_wait(
         watch.view().await?
     };
     service.executions().address_claims(caller, &mut view).await?;
-    service.executions().withhold_from(caller, &mut view);
+    limit_values(&mut view);
     Ok(view)
 }
 
@@ -274,8 +275,8 @@ pub async fn continue_and_view(
 }
 
 async fn list_steps(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
+    state: WebState,
+    _signed_in: SignedIn,
     Path(id): Path<String>,
     Params(query): Params<StepPageQuery>,
 ) -> Result<Json<Page<StepView>>, Problem> {
@@ -283,8 +284,7 @@ async fn list_steps(
     let status: Option<StepStatus> = params::word(Error::NoSuchStatus, query.status)?;
     let name = ListName::new("steps", &(&id, status));
     let from = name.position(query.cursor.as_deref())?.unwrap_or(0);
-    let mut view = state.service.executions().view(&id).await?;
-    state.service.executions().withhold_from(&signed_in.caller, &mut view);
+    let view = state.service.executions().view(&id).await?;
     let numbered = (1_u64..).zip(view.steps);
     let matching =
         numbered.filter(|(no, step)| *no > from && status.is_none_or(|status| step.status == status));
@@ -292,24 +292,24 @@ async fn list_steps(
         matching.take(usize::try_from(limit + 1).unwrap_or(usize::MAX)).collect();
     let has_more = page.len() as u64 > limit;
     page.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    limit_step_values(page.iter_mut().map(|(_, step)| step), view.id.as_str());
     let next = page.last().filter(|_| has_more).map(|(no, _)| *no);
     Ok(Page::before(page.into_iter().map(|(_, step)| step).collect(), next, &name))
 }
 
 async fn show_step(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
+    state: WebState,
+    _signed_in: SignedIn,
     headers: HeaderMap,
     Path((id, step)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let mut detail = state.service.executions().step(&id, &step).await?;
-    state.service.executions().withhold_step_from(&signed_in.caller, &mut detail);
+    let detail = state.service.executions().step(&id, &step).await?;
     let unwritten = |error: serde_json::Error| Error::Bug(format!("a step is no JSON: {error}"));
     ranged(&headers, "application/json", serde_json::to_vec(&detail).map_err(unwritten)?)
 }
 
 async fn export(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,

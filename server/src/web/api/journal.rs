@@ -2,7 +2,7 @@
 
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -73,28 +73,24 @@ struct EntriesQuery {
 }
 
 async fn list(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
+    state: WebState,
+    _signed_in: SignedIn,
     Params(query): Params<EntriesQuery>,
 ) -> Result<Json<Page<EntryView>>, Problem> {
-    list_entries(&state, &signed_in, query).await
+    list_entries(&state, query).await
 }
 
 async fn list_of_execution(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
+    state: WebState,
+    _signed_in: SignedIn,
     Path(id): Path<String>,
     Params(query): Params<EntriesQuery>,
 ) -> Result<Json<Page<EntryView>>, Problem> {
     let id = state.service.executions().find(&id).await?.id;
-    list_entries(&state, &signed_in, EntriesQuery { execution: Some(id.to_string()), ..query }).await
+    list_entries(&state, EntriesQuery { execution: Some(id.to_string()), ..query }).await
 }
 
-async fn list_entries(
-    state: &WebState,
-    signed_in: &SignedIn,
-    query: EntriesQuery,
-) -> Result<Json<Page<EntryView>>, Problem> {
+async fn list_entries(state: &WebState, query: EntriesQuery) -> Result<Json<Page<EntryView>>, Problem> {
     let limit = page_limit(query.limit)?;
     let name = ListName::new("journal", &EntriesQuery { limit: None, cursor: None, ..query.clone() });
     let position = name.position(query.cursor.as_deref())?;
@@ -113,24 +109,19 @@ async fn list_entries(
         payloads: false,
     };
     let journal = state.service.journal();
-    let mut entries = if query.newest {
+    let entries = if query.newest {
         journal.list_newest(&filter, position, limit + 1).await?
     } else {
         journal.list(&filter, limit + 1).await?
     };
-    let executions = state.service.executions();
-    entries.iter_mut().for_each(|entry| executions.withhold_entry_from(&signed_in.caller, entry));
     Ok(Page::cut(entries, limit, &name, |entry| entry.position))
 }
 
-async fn head(State(state): State<WebState>, _signed_in: SignedIn) -> Result<Json<Value>, Problem> {
+async fn head(state: WebState, _signed_in: SignedIn) -> Result<Json<Value>, Problem> {
     let (position, hash) = state.service.journal().head().await?;
     Ok(Json(json!({ "position": position, "hash": hash })))
 }
 
-async fn verify(
-    State(state): State<WebState>,
-    Change { caller, .. }: Change<NoFields>,
-) -> Result<Response, Problem> {
+async fn verify(state: WebState, Change { caller, .. }: Change<NoFields>) -> Result<Response, Problem> {
     Ok(changed(&caller, StatusCode::OK, &state.service.journal().verify().await?))
 }

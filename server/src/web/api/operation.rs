@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::caller::{Credential, Right};
 use crate::error::Error;
-use crate::web::{Problem, WebState};
+use crate::web::{Problem, RouterState};
 
 /// An operation of the API.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Operation {
     pub status: StatusCode,
     /// What it answers with.
     pub response: ResponseBody,
-    handler: MethodRouter<WebState>,
+    handler: MethodRouter<RouterState>,
 }
 
 /// The body of an operation's response.
@@ -51,7 +51,7 @@ impl Operation {
         method: &'static str,
         path: &'static str,
         id: &'static str,
-        handler: MethodRouter<WebState>,
+        handler: MethodRouter<RouterState>,
     ) -> Self {
         Self {
             method,
@@ -129,7 +129,7 @@ impl Operation {
 
     /// Adds the operation's route, behind the check of its right. The service checks rights too; here the right that
     /// the document names is checked, before the request is parsed.
-    pub fn add_to(self, router: Router<WebState>) -> Router<WebState> {
+    pub fn add_to(self, router: Router<RouterState>) -> Router<RouterState> {
         let right = self.right;
         let check = move |request: Request, next: Next| require_right(right, request, next);
         router.route(self.path, self.handler.route_layer(from_fn(check)))

@@ -2,7 +2,7 @@
 
 use actbook_engine::analysis::PlanCheck;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -127,7 +127,7 @@ struct PlanDetail {
 }
 
 async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Params(query): Params<PlansQuery>,
 ) -> Result<Json<Page<PlanView>>, Problem> {
@@ -140,35 +140,29 @@ async fn list(
     Ok(Page::cut_by_text(plans, limit, &name, |plan| format!("{}\n{}", plan.name, plan.id)))
 }
 
-async fn save(
-    State(state): State<WebState>,
-    Change { caller, body, .. }: Change<PlanBody>,
-) -> Result<Response, Problem> {
+async fn save(state: WebState, Change { caller, body, .. }: Change<PlanBody>) -> Result<Response, Problem> {
     let saved = state.service.plans().save(&caller, &plan_text(&body.plan)?, body.offline).await?;
     Ok(changed(&caller, StatusCode::CREATED, &saved))
 }
 
-async fn check(
-    State(state): State<WebState>,
-    Change { body, .. }: Change<PlanBody>,
-) -> Result<Json<PlanCheck>, Problem> {
+async fn check(state: WebState, Change { body, .. }: Change<PlanBody>) -> Result<Json<PlanCheck>, Problem> {
     Ok(Json(state.service.plans().check(&plan_text(&body.plan)?, body.offline).await.check))
 }
 
 async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Path(id): Path<String>,
     Params(query): Params<VersionQuery>,
 ) -> Result<Json<PlanDetail>, Problem> {
     let (plan, document) = state.service.plans().version(&id, query.version).await?;
     let unreadable = |error: serde_json::Error| Error::Corrupt(Corruption::Entry(error.to_string()));
-    let document = serde_json::from_str(&document.document).map_err(unreadable)?;
+    let document = state.service.shown(serde_json::from_str(&document.document).map_err(unreadable)?);
     Ok(Json(PlanDetail { plan, document }))
 }
 
 async fn compare(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Path(id): Path<String>,
     Params(query): Params<DiffQuery>,
@@ -177,17 +171,17 @@ async fn compare(
 }
 
 async fn draw(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Path(id): Path<String>,
     Params(query): Params<VersionQuery>,
 ) -> Result<Response, Problem> {
     let (_, plan) = state.service.plans().version(&id, query.version).await?;
-    draw_graph(&PlanGraph::from_plan(&plan))
+    draw_graph(&state, PlanGraph::from_plan(&plan))
 }
 
 async fn remove(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, .. }: Change<NoFields>,
 ) -> Result<Response, Problem> {

@@ -2,7 +2,6 @@
 
 use actbook_engine::policy::ExecutionStatus;
 use axum::Json;
-use axum::extract::State;
 use axum::routing::get;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +23,9 @@ pub fn operations() -> Vec<Operation> {
             .gives("QuestionPage"),
     ]
 }
+
+/// A page of questions whose texts are longer together has fewer of them.
+const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The query of `GET /questions`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -59,13 +61,30 @@ struct AskingExecution {
 }
 
 async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Params(query): Params<QuestionsQuery>,
 ) -> Result<Json<Page<QuestionItem>>, Problem> {
     let limit = page_limit(query.limit)?;
-    let page = state.service.executions().questions(query.cursor.as_deref(), limit).await?;
-    Ok(Page::continued(page.items.into_iter().map(question_item).collect(), page.next_cursor))
+    let (items, next_cursor) = read_page(&state, query.cursor.as_deref(), limit).await?;
+    Ok(Page::continued(items, next_cursor))
+}
+
+/// The questions of a page, and the cursor of the next one: at most `limit`, and fewer if their texts are long.
+async fn read_page(
+    state: &WebState,
+    cursor: Option<&str>,
+    limit: u64,
+) -> Result<(Vec<QuestionItem>, Option<String>), Problem> {
+    let mut limit = limit;
+    loop {
+        let page = state.service.executions().questions(cursor, limit).await?;
+        let bytes: usize = page.items.iter().map(|one| one.question.text.len()).sum();
+        if bytes <= TEXT_BYTES_MAX || limit <= 1 {
+            return Ok((page.items.into_iter().map(question_item).collect(), page.next_cursor));
+        }
+        limit = (limit / 2).min(page.items.len() as u64 / 2).max(1);
+    }
 }
 
 fn question_item(one: WaitingQuestion) -> QuestionItem {

@@ -1,7 +1,6 @@
 //! `/stats`: rates, success, percentiles, failures, waiting and calibration.
 
 use axum::Json;
-use axum::extract::State;
 use axum::routing::get;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,7 +34,7 @@ struct StatsRangeQuery {
 }
 
 async fn stats(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Params(query): Params<StatsRangeQuery>,
 ) -> Result<Json<Stats>, Problem> {

@@ -2,7 +2,7 @@
 
 use actbook_engine::plan::parse_age_ms;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, patch, post};
@@ -95,7 +95,7 @@ struct TaskChangeBody {
 }
 
 async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Params(query): Params<TasksQuery>,
 ) -> Result<Json<Page<TaskView>>, Problem> {
@@ -108,10 +108,7 @@ async fn list(
     Ok(Page::continued(tasks, next.map(|next| name.text_cursor(&next))))
 }
 
-async fn add(
-    State(state): State<WebState>,
-    Change { caller, body, .. }: Change<TaskBody>,
-) -> Result<Response, Problem> {
+async fn add(state: WebState, Change { caller, body, .. }: Change<TaskBody>) -> Result<Response, Problem> {
     let TaskBody { id, title, status, priority, estimate, parent, r#type, labels, fields } = body;
     let change = TaskChangeBody { title, status, priority, estimate, parent, r#type, labels, fields };
     let mut added = state.service.tasks().add(&caller, task_spec(id, change)?, true).await?;
@@ -122,7 +119,7 @@ async fn add(
 }
 
 async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Json<TaskHistory>, Problem> {
@@ -130,7 +127,7 @@ async fn show(
 }
 
 async fn change(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, body, .. }: Change<TaskChangeBody>,
 ) -> Result<Response, Problem> {

@@ -1,7 +1,7 @@
 //! `/templates`: plans with inputs that are kept to be used again.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -51,15 +51,12 @@ struct UseBody {
     offline: bool,
 }
 
-async fn list(
-    State(state): State<WebState>,
-    _signed_in: SignedIn,
-) -> Result<Json<Page<TemplateView>>, Problem> {
+async fn list(state: WebState, _signed_in: SignedIn) -> Result<Json<Page<TemplateView>>, Problem> {
     Ok(Page::whole(state.service.templates().list().await?))
 }
 
 async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Path(name): Path<String>,
 ) -> Result<Json<TemplateDetail>, Problem> {
@@ -67,7 +64,7 @@ async fn show(
 }
 
 async fn instantiate(
-    State(state): State<WebState>,
+    state: WebState,
     Path(template): Path<String>,
     Change { caller, body, .. }: Change<UseBody>,
 ) -> Result<Response, Problem> {
@@ -78,7 +75,7 @@ async fn instantiate(
 }
 
 async fn remove(
-    State(state): State<WebState>,
+    state: WebState,
     Path(name): Path<String>,
     Change { caller, .. }: Change<NoFields>,
 ) -> Result<Response, Problem> {

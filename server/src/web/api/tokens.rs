@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -67,15 +67,12 @@ struct CreateTokenBody {
     expires_in_s: Option<u64>,
 }
 
-async fn list_tokens(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
-) -> Result<Json<Page<TokenView>>, Problem> {
+async fn list_tokens(state: WebState, signed_in: SignedIn) -> Result<Json<Page<TokenView>>, Problem> {
     Ok(Page::whole(state.service.access().list_tokens(&signed_in.caller).await?))
 }
 
 async fn create_token(
-    State(state): State<WebState>,
+    state: WebState,
     Change { caller, body, .. }: Change<CreateTokenBody>,
 ) -> Result<Response, Problem> {
     let role: Role = body.role.parse().map_err(|why| Problem::bad_field("/role", why))?;
@@ -86,7 +83,7 @@ async fn create_token(
 }
 
 async fn rotate_token(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, .. }: Change<NoFields>,
 ) -> Result<Response, Problem> {
@@ -95,7 +92,7 @@ async fn rotate_token(
 }
 
 async fn revoke_token(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, .. }: Change<NoFields>,
 ) -> Result<Json<TokenView>, Problem> {
@@ -103,14 +100,14 @@ async fn revoke_token(
 }
 
 async fn list_sessions(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
 ) -> Result<Json<Page<LoginSessionView>>, Problem> {
     Ok(Page::whole(state.service.access().list_sessions(&signed_in.caller).await?))
 }
 
 async fn end_session(
-    State(state): State<WebState>,
+    state: WebState,
     Path(id): Path<String>,
     Change { caller, .. }: Change<NoFields>,
 ) -> Result<StatusCode, Problem> {

@@ -1,7 +1,7 @@
 //! `/tools` and `/servers`: the downstream tools that plans can call.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -85,7 +85,7 @@ struct ServerItem {
 }
 
 async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Params(query): Params<ToolsQuery>,
 ) -> Result<Json<Page<ToolItem>>, Problem> {
@@ -112,7 +112,7 @@ async fn listed_servers(state: &WebState, only: Option<&str>) -> Vec<ServerTools
 }
 
 async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Path((server, tool)): Path<(String, String)>,
 ) -> Result<Json<ToolDetail>, Problem> {
@@ -124,7 +124,7 @@ async fn show(
 }
 
 async fn accept(
-    State(state): State<WebState>,
+    state: WebState,
     Path((server, tool)): Path<(String, String)>,
     Change { caller, body, .. }: Change<AcceptBody>,
 ) -> Result<Response, Problem> {
@@ -133,10 +133,7 @@ async fn accept(
     Ok(changed(&caller, StatusCode::OK, &accepted))
 }
 
-async fn servers(
-    State(state): State<WebState>,
-    _signed_in: SignedIn,
-) -> Result<Json<Page<ServerItem>>, Problem> {
+async fn servers(state: WebState, _signed_in: SignedIn) -> Result<Json<Page<ServerItem>>, Problem> {
     let stats = state.service.journal().tool_call_stats(None).await?;
     let servers = state.service.catalog().list().await.into_iter().map(|server| ServerItem {
         seen: stats.servers.get(&server.server).cloned(),

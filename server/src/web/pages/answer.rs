@@ -4,7 +4,7 @@
 use actbook_engine::policy::StepAnswer;
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde::Deserialize;
@@ -18,10 +18,13 @@ use super::question_card::{CallLine, QuestionCard, undo_lines};
 use super::{render, with_status};
 use crate::service::view::{AnswerOption, EntryView};
 use crate::service::{
-    FoundExecution, InspectedExecution, JournalFilter, PersonQuestion, QuestionSubject, ReportedStatus,
+    AnswerChoice, FoundExecution, GivenAnswer, InspectedExecution, JournalFilter, PersonQuestion,
+    QuestionSubject, ReportedStatus, undo_digest,
 };
+use crate::tools::escape_hidden_in_json;
 use crate::web::WebState;
 use crate::web::authentication::SignedIn;
+use crate::web::json::parse_json;
 use crate::web::problem::Problem;
 
 /// Entries that are looked through for who answered a question.
@@ -58,6 +61,9 @@ pub struct ControlForm {
     action: String,
     #[serde(default)]
     reason: String,
+    /// With `undo`: the digest of the calls that the page listed.
+    #[serde(default)]
+    calls: String,
 }
 
 /// The page that shows what an answer or an action will do, and asks once more.
@@ -104,7 +110,7 @@ struct ConflictPage {
 
 /// `GET /executions/{id}/confirm`.
 pub async fn confirm(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,
@@ -154,7 +160,7 @@ fn answer_page(
         plan: inspected.view.plan.name.clone(),
         title: card.title.clone(),
         effect: effect.replace(" Asks once more.", ""),
-        calls: if undoes { undo_lines(&brief.undo, rights.values, usize::MAX) } else { Vec::new() },
+        calls: if undoes { undo_lines(&question.facts.undo, rights.values, usize::MAX) } else { Vec::new() },
         remains: if undoes { remains(brief) } else { Vec::new() },
         form_path: format!("/executions/{id}/answer"),
         fields: vec![("question", question.digest.to_string()), ("answer", option.as_str().to_owned())],
@@ -181,7 +187,8 @@ fn remains(brief: &crate::service::Brief) -> Vec<(String, String)> {
 /// The field for the value that fits an answer. `None`: the answer carries none.
 fn value_field(question: &PersonQuestion, option: AnswerOption, rights: ReaderRights) -> Option<ValueField> {
     let subject = question.facts.subject;
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let pretty =
+        |value: &Value| escape_hidden_in_json(&serde_json::to_string_pretty(value).unwrap_or_default());
     match option {
         AnswerOption::Decide(StepAnswer::Retry) if subject == QuestionSubject::ToolQuestion => {
             Some(ValueField { label: "Reply, as JSON", text: reply_template(question) })
@@ -224,7 +231,12 @@ async fn control_page(
     }
     let watcher = state.service.executions().watch(&id).await?;
     let brief = watcher.brief().await?;
-    let calls = count(brief.undo.len(), "call");
+    let undo = watcher.undo_calls(&brief);
+    let calls = count(undo.len(), "call");
+    let mut fields = vec![("action", query.action.clone())];
+    if is_undo {
+        fields.push(("calls", undo_digest(&brief)));
+    }
     let mut title = Markup::text(if is_undo { "Undo what " } else { "Cancel " });
     title.push_code(&inspected.view.plan.name);
     title.push_text(if is_undo { " did?" } else { "?" });
@@ -239,10 +251,10 @@ async fn control_page(
         title,
         effect,
         card: None,
-        calls: if is_undo { undo_lines(&brief.undo, rights.values, usize::MAX) } else { Vec::new() },
+        calls: if is_undo { undo_lines(&undo, rights.values, usize::MAX) } else { Vec::new() },
         remains: if is_undo { remains(&brief) } else { Vec::new() },
         form_path: format!("/executions/{id}/control"),
-        fields: vec![("action", query.action.clone())],
+        fields,
         value: None,
         reason: query.reason.clone(),
         asks_reason: "Reason",
@@ -256,7 +268,7 @@ async fn control_page(
 
 /// `POST /executions/{id}/answer`.
 pub async fn answer(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,
@@ -269,10 +281,7 @@ pub async fn answer(
     let reason = Some(form.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
     let value = match form.value.trim() {
         "" => None,
-        text => Some(
-            serde_json::from_str(text)
-                .map_err(|error| Problem::bad_parameter("value", format!("this is no JSON: {error}")))?,
-        ),
+        text => Some(parse_json(text.as_bytes(), "value")?),
     };
     let result = give_answer(&state, &signed_in, question, option, reason, value).await;
     let found = match result {
@@ -296,19 +305,20 @@ async fn give_answer(
 ) -> Result<FoundExecution, crate::error::Error> {
     let (executions, caller) = (state.service.executions(), &signed_in.caller);
     let id = question.execution.as_str();
-    let step = question.waiting.step.as_ref().map(ToString::to_string).unwrap_or_default();
+    let step = question.waiting.step.as_ref().map(ToString::to_string);
     let is_tool_question = question.facts.subject == QuestionSubject::ToolQuestion;
     let (found, _) = match (option, value) {
-        (AnswerOption::Decide(StepAnswer::Retry), Some(value)) if !is_tool_question => {
-            executions.retry_with(caller, id, step, StepAnswer::Retry, reason, value).await?
-        }
         (AnswerOption::Decide(answer), Some(value)) => {
-            executions.decide(caller, id, step, answer, reason, Some(value)).await?
+            let corrects = answer == StepAnswer::Retry && !is_tool_question;
+            let (arguments, output) = if corrects { (Some(value), None) } else { (None, Some(value)) };
+            let choice = AnswerChoice::Decide { answer, output, arguments };
+            let question = question.waiting.asked_at.map(|asked_at| asked_at.0);
+            executions.answer(caller, id, GivenAnswer { step, choice, reason, question }).await?
         }
         (AnswerOption::Report(status), Some(output)) => {
             let facts = crate::service::ActionFacts { reason, ..Default::default() };
             let action = crate::service::ActionRecord {
-                step: Some(step),
+                step,
                 status: Some(status),
                 output: Some(output),
                 facts,
@@ -335,8 +345,9 @@ async fn go_on(state: &WebState, found: &FoundExecution, path: &str) -> Result<R
 
 /// `POST /executions/{id}/control`.
 pub async fn control(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
+    headers: HeaderMap,
     Path(id): Path<String>,
     Form(form): Form<ControlForm>,
 ) -> Result<Response, Problem> {
@@ -346,10 +357,33 @@ pub async fn control(
         "pause" => executions.pause(caller, &id, reason).await?.0,
         "resume" => executions.resume_if_paused(caller, &id).await?,
         "cancel" => executions.cancel(caller, &id, reason).await?.0,
-        "undo" => executions.undo(caller, &id, reason).await?.0,
+        "undo" => match executions.undo_shown(caller, &id, reason, &form.calls).await {
+            Err(error) if error.code() == "stale_question" => {
+                let query =
+                    ConfirmQuery { action: form.action, reason: form.reason, ..ConfirmQuery::default() };
+                return changed_undo(&state, &signed_in, &headers, &id, &query).await;
+            }
+            result => result?.0,
+        },
         other => return Err(Problem::bad_parameter("action", format!("`{other}` is no action"))),
     };
     go_on(&state, &found, "").await
+}
+
+/// The page of an undo that would make other calls by now: 409, with those.
+async fn changed_undo(
+    state: &WebState,
+    signed_in: &SignedIn,
+    headers: &HeaderMap,
+    id: &str,
+    query: &ConfirmQuery,
+) -> Result<Response, Problem> {
+    let inspected = state.service.executions().inspect(id).await?;
+    let frame = Frame::load(state, signed_in, headers, Area::Executions, "Confirm").await?;
+    let mut page = control_page(state, inspected, query, ReaderRights::of(signed_in), frame).await?;
+    page.effect =
+        format!("Nothing was undone: the calls have changed since they were shown. {}", page.effect);
+    Ok(with_status(StatusCode::CONFLICT, render(&page)?))
 }
 
 /// The page of an answer that came too late: 409, with the newest answers.

@@ -132,7 +132,10 @@ fn approval_effect(question: &PersonQuestion) -> String {
         | QuestionSubject::ToolQuestion
         | QuestionSubject::Failure
         | QuestionSubject::Unknown
-        | QuestionSubject::FailedUndo => "Sends exactly these arguments.".to_owned(),
+        | QuestionSubject::FailedUndo => {
+            let attempts = question.facts.attempts_max.map(|max| format!(", in up to {max} attempts"));
+            format!("Sends exactly these arguments{}.", attempts.unwrap_or_default())
+        }
     }
 }
 

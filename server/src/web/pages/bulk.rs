@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::HeaderMap;
 use axum::response::Html;
 
@@ -70,7 +70,7 @@ struct ResultPage {
 
 /// `GET /bulk`: counts the executions and asks.
 pub async fn confirm(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Query(pairs): Query<Vec<(String, String)>>,
@@ -101,7 +101,7 @@ pub async fn confirm(
 
 /// `POST /bulk`: gives the command, in as many calls as it takes.
 pub async fn act(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Form(pairs): Form<Vec<(String, String)>>,

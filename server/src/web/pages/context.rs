@@ -1,7 +1,7 @@
 //! `/context`: the notes that agents and people keep, with a search.
 
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::HeaderMap;
 use axum::response::Html;
 use serde::Deserialize;
@@ -64,7 +64,7 @@ struct ContextPage {
 
 /// `GET /context`.
 pub async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Query(query): Query<ContextQuery>,

@@ -1,7 +1,7 @@
 //! `/executions/{id}`: one execution, with its brief, the views of its steps and the panel of one step.
 
 use askama::Template;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
@@ -192,7 +192,7 @@ struct JournalPart {
 
 /// `GET /executions/{id}`.
 pub async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,
@@ -256,7 +256,7 @@ pub async fn parts(
     let html = |html: Html<String>| Markup::from_rendered(html.0);
     let selected = query.selected();
     let view = match query.tab() {
-        Tab::Graph => render(&GraphPart::of(inspected, query))?,
+        Tab::Graph => render(&GraphPart::of(inspected, query, rights.values))?,
         Tab::Timeline => {
             let timeline = state.service.executions().timeline(inspected.view.id.as_str()).await?;
             let now_ms = jiff::Timestamp::now().as_millisecond();
@@ -322,7 +322,7 @@ async fn journal_part(
 
 /// `GET /executions/{id}/steps/{step}/{value}`: a step's `arguments.json`, `output.json` or `recorded.json`, whole.
 pub async fn value(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     Path((id, step, value)): Path<(String, String, String)>,
 ) -> Result<Response, Problem> {

@@ -15,7 +15,7 @@ use super::times::{PageDuration, PageTime, duration, elapsed, page_time};
 use crate::caller::Right;
 use crate::drawing::{NodeState, PlanGraph, render_for_page};
 use crate::service::view::{ExecutionView, StepView};
-use crate::service::{Brief, InspectedExecution};
+use crate::service::{Brief, CoveredCall, InspectedExecution};
 use crate::web::authentication::SignedIn;
 
 /// Steps that a column of the brief names.
@@ -226,12 +226,14 @@ impl BriefColumns {
             let more = ids.len().saturating_sub(BRIEF_STEPS_MAX);
             StepColumn { steps: steps.collect(), total: ids.len(), more }
         };
-        let shown = brief.undo.len().min(BRIEF_STEPS_MAX);
+        let shown = brief.undo.iter().take(BRIEF_STEPS_MAX);
+        let undo: Vec<CoveredCall> =
+            shown.map(|item| CoveredCall { item: item.clone(), attempts_max: None }).collect();
         Self {
             done: column(&brief.done),
             not_done: column(&brief.not_done),
             may_have_run: column(&brief.may_have_run),
-            undo: undo_lines(&brief.undo[..shown], shows_values, BRIEF_ARGUMENTS_MAX),
+            undo: undo_lines(&undo, shows_values, BRIEF_ARGUMENTS_MAX),
             undo_calls: count(brief.undo.len(), "call"),
             cannot_undo: brief
                 .cannot_undo
@@ -261,8 +263,10 @@ pub struct GraphPart {
 impl HtmlSafe for GraphPart {}
 
 impl GraphPart {
-    pub fn of(inspected: &InspectedExecution, query: &PageQuery) -> Self {
+    pub fn of(inspected: &InspectedExecution, query: &PageQuery, shows_values: bool) -> Self {
         let view = &inspected.view;
+        let graph = PlanGraph::from_plan(&inspected.plan);
+        let graph = if shows_values { graph } else { graph.without_texts() };
         let state = |step: &StepView| NodeState {
             status: step.status,
             time: step.took_ms.map_or_else(|| step.status.as_str().replace('_', " "), duration),
@@ -272,7 +276,7 @@ impl GraphPart {
         };
         let states: Vec<NodeState> = view.steps.iter().map(state).collect();
         let steps_path = format!("/executions/{}?view=steps", view.id);
-        let drawing = render_for_page(&PlanGraph::from_plan(&inspected.plan), &states, &steps_path);
+        let drawing = render_for_page(&graph, &states, &steps_path);
         let is_present = |status: &&StepStatus| view.steps.iter().any(|step| step.status == **status);
         Self {
             drawing: drawing.map(Markup::from_rendered),

@@ -3,7 +3,7 @@
 use actbook_engine::policy::ExecutionStatus;
 use askama::Template;
 use askama::filters::HtmlSafe;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::HeaderMap;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 
@@ -96,7 +96,7 @@ struct ExecutionsPage {
 
 /// `GET /`. With `add`, the form's filter is put into the address first.
 pub async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Query(pairs): Query<Vec<(String, String)>>,
@@ -123,7 +123,7 @@ pub async fn list(
 
 /// `GET /filter-values?name=&value=`: the values of a filter that begin with what was typed, as options.
 pub async fn filter_values(
-    State(state): State<WebState>,
+    state: WebState,
     _signed_in: SignedIn,
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Html<String>, Problem> {

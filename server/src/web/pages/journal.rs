@@ -1,7 +1,7 @@
 //! `/journal`: the entries of the whole journal, newest first, with filters and a search.
 
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::HeaderMap;
 use axum::response::{Html, Redirect};
 use serde::Deserialize;
@@ -83,14 +83,14 @@ impl VerificationPart {
 }
 
 /// `POST /journal/verify`: verifies the whole journal and leads back to its page, which shows the result.
-pub async fn verify(State(state): State<WebState>, _signed_in: SignedIn) -> Result<Redirect, Problem> {
+pub async fn verify(state: WebState, _signed_in: SignedIn) -> Result<Redirect, Problem> {
     state.service.journal().verify().await?;
     Ok(Redirect::to("/journal#verification"))
 }
 
 /// `GET /journal`.
 pub async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Query(query): Query<JournalQuery>,

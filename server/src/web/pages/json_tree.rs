@@ -1,6 +1,6 @@
 //! A JSON value as a tree that folds. Long strings and large values are cut; the page says where the rest is.
 
-use actbook_engine::bind::REDACTED_KEY;
+use actbook_engine::bind::redacted_name;
 use serde_json::{Map, Value};
 
 use super::markup::{Markup, escape};
@@ -48,10 +48,12 @@ struct TreeWriter {
 impl TreeWriter {
     /// Writes a value; `key` is its finished label, `comma` what follows it.
     fn value(&mut self, key: &str, value: &Value, path: Option<&str>, depth: usize, comma: &str) {
+        if let Some(name) = redacted_name(value) {
+            let name = escape(&Value::from(name).to_string());
+            let shown = format!("<span class=\"sec\">redacted</span> <span class=\"z\">{name}</span>");
+            return self.row(key, &shown, path, comma);
+        }
         match value {
-            Value::Object(fields) if fields.contains_key(REDACTED_KEY) => {
-                self.row(key, "<span class=\"sec\">redacted</span>", path, comma);
-            }
             Value::Object(fields) if !fields.is_empty() => self.object(key, fields, path, depth, comma),
             Value::Array(items) if !items.is_empty() => self.list(key, items, path, depth, comma),
             Value::Null
@@ -180,19 +182,32 @@ fn path_button(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use actbook_engine::bind::{REDACTED_KEY, redaction_marker};
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn every_text_of_a_value_is_escaped() {
-        let value = json!({ "<b>\"": ["<script>", { "x": "'&" }], "secret": { REDACTED_KEY: "token" } });
+        let value = json!({ "<b>\"": ["<script>", { "x": "'&" }], "secret": redaction_marker("token") });
         let html = json_tree(&value, Some("steps.a.output"), TreeExtent::Whole).html.to_string();
         for raw in ["<script>", "<b>", "'&"] {
             assert!(!html.contains(raw), "{html}");
         }
-        assert!(html.contains("redacted") && !html.contains("token"), "{html}");
+        assert!(html.contains("redacted</span> <span class=\"z\">&quot;token&quot;"), "{html}");
         assert!(html.contains("data-copy=\"${steps.a.output.secret}\""), "{html}");
+    }
+
+    #[test]
+    fn value_with_more_than_a_marker_is_shown_whole() {
+        for hiding in [
+            json!({ REDACTED_KEY: "token", "to": "mallory" }),
+            json!({ REDACTED_KEY: { "to": "mallory" } }),
+            json!({ REDACTED_KEY: "mallory" }),
+        ] {
+            let html = json_tree(&json!({ "payee": hiding }), None, TreeExtent::Whole).html.to_string();
+            assert!(html.contains("mallory"), "{html}");
+        }
     }
 
     #[test]

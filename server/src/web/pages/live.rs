@@ -6,7 +6,7 @@
 
 mod shared_page;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::HeaderMap;
 use axum::response::Response;
 
@@ -56,7 +56,7 @@ impl LivePage {
 
 /// `GET /live`: the list of executions.
 pub async fn executions(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
@@ -65,13 +65,13 @@ pub async fn executions(
 }
 
 /// `GET /questions/live`: the inbox.
-pub async fn questions(State(state): State<WebState>, signed_in: SignedIn) -> Result<Response, Problem> {
+pub async fn questions(state: WebState, signed_in: SignedIn) -> Result<Response, Problem> {
     respond(state, signed_in, LivePage::Questions, None).await
 }
 
 /// `GET /executions/{id}/live`: the page of one execution.
 pub async fn execution(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,

@@ -5,6 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use askama::filters::HtmlSafe;
 
+use crate::service::quote;
+
 /// Finished HTML, which templates write as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markup(String);
@@ -44,6 +46,21 @@ impl Markup {
     /// A text that leads to a path of this server.
     pub fn link(path: &str, text: &str, class: &str) -> Self {
         Self(format!("<a class=\"{class}\" href=\"{}\">{}</a>", escape(path), escape(text)))
+    }
+
+    /// A text from outside inside our own words: on one line, marked as a quotation, and cut after `chars_max`
+    /// characters, with its size.
+    pub fn quote(text: &str, chars_max: usize) -> Self {
+        Self(format!("<q>{}</q>", escape(&quote::line(text, chars_max))))
+    }
+
+    /// Arguments in short, whole: data of a call inside our own words.
+    pub fn data(text: &str) -> Self {
+        Self(format!("<q class=\"data muted\">{}</q>", escape(text)))
+    }
+
+    pub fn push_quote(&mut self, text: &str, chars_max: usize) {
+        self.push(Self::quote(text, chars_max));
     }
 
     pub fn push(&mut self, other: impl HtmlSafe) {

@@ -2,7 +2,7 @@
 
 use actbook_engine::analysis::{FieldChange, StepChange, StepChangeKind};
 use askama::Template;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::HeaderMap;
 use axum::response::Html;
 use serde::Deserialize;
@@ -74,7 +74,7 @@ struct FieldPart {
 
 /// `GET /plans/{id}/diff`.
 pub async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,
@@ -105,7 +105,7 @@ pub async fn show(
         verdicts: of_plan.into_iter().map(finding_line).collect(),
         fields: diff.comparison.fields.iter().map(field).collect(),
         steps: diff.comparison.steps.iter().map(step).collect(),
-        drawing: draw(&diff.to_plan, &path),
+        drawing: draw(&diff.to_plan, &path, state.service.withholds()),
         path,
     })
 }

@@ -3,7 +3,7 @@
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
@@ -57,11 +57,7 @@ pub struct EditorForm {
 }
 
 /// `GET /plans/new`.
-pub async fn new(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub async fn new(state: WebState, signed_in: SignedIn, headers: HeaderMap) -> Result<Response, Problem> {
     signed_in.require(Right::Run)?;
     let page = EditorPage::load(&state, &signed_in, &headers, None, FIRST_PLAN.to_owned()).await?;
     Ok(render(&page)?.into_response())
@@ -69,7 +65,7 @@ pub async fn new(
 
 /// `GET /plans/{id}/edit`.
 pub async fn edit(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,
@@ -84,7 +80,7 @@ pub async fn edit(
 
 /// `POST /plans/check`: the findings alone for the script, or the editor with them.
 pub async fn check(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Form(form): Form<EditorForm>,
@@ -101,7 +97,7 @@ pub async fn check(
 
 /// `POST /plans/save`: saves the version and leads to the plan; a document with errors leads back to the editor.
 pub async fn save(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Form(form): Form<EditorForm>,

@@ -5,7 +5,7 @@ use actbook_engine::plan::Plan;
 use actbook_engine::policy::StepStatus;
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, Response};
 use serde::Deserialize;
@@ -104,7 +104,7 @@ struct PlanPage {
 
 /// `GET /plans`.
 pub async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Query(query): Query<PlansPageQuery>,
@@ -137,7 +137,7 @@ pub async fn list(
 
 /// `GET /plans/{id}`.
 pub async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,
@@ -158,7 +158,11 @@ async fn load_page(
     let plans = state.service.plans();
     let (view, plan) = plans.version(id, version).await?;
     let versions = plans.versions(id).await?;
-    let check = plans.check(&plan.document, true).await.check;
+    let mut check = plans.check(&plan.document, true).await.check;
+    if state.service.withholds() {
+        // A finding may quote what the document says.
+        check.findings.clear();
+    }
     let path = format!("/plans/{}", url_part(&view.id));
     let frame = Frame::load(state, signed_in, headers, Area::Plans, view.name.as_str()).await?;
     Ok(PlanPage {
@@ -170,12 +174,12 @@ async fn load_page(
         description: plan.description.clone(),
         reasoning: plan.reasoning.clone(),
         task: plan.task.clone().map(|task| (format!("/tasks/{}", url_part(&task)), task)),
-        drawing: draw(&plan, &path),
+        drawing: draw(&plan, &path, state.service.withholds()),
         form: form.unwrap_or_else(|| InputForm::of(&plan, &Map::new())),
         check: CheckPart::of(&check),
         executions_path: format!("/?plan={}", url_part(&view.id)),
         may_run: signed_in.may(Right::Run),
-        document: document_as_yaml(&plan),
+        document: state.service.shown_text(&document_as_yaml(&plan)),
         path,
         name: view.name,
     })
@@ -202,7 +206,9 @@ pub fn document_as_yaml(plan: &Plan) -> String {
 }
 
 /// The graph of a plan that does not run: every step is pending.
-pub fn draw(plan: &Plan, path: &str) -> Option<Markup> {
+pub fn draw(plan: &Plan, path: &str, without_texts: bool) -> Option<Markup> {
+    let graph = PlanGraph::from_plan(plan);
+    let graph = if without_texts { graph.without_texts() } else { graph };
     let state = |_| NodeState {
         status: StepStatus::Pending,
         time: String::new(),
@@ -211,13 +217,13 @@ pub fn draw(plan: &Plan, path: &str) -> Option<Markup> {
         selected: false,
     };
     let states: Vec<NodeState> = plan.steps.iter().map(state).collect();
-    render_for_page(&PlanGraph::from_plan(plan), &states, path).map(Markup::from_rendered)
+    render_for_page(&graph, &states, path).map(Markup::from_rendered)
 }
 
 /// `POST /plans/{id}/run`: starts an execution with the inputs of the form, and leads to its page; with refused
 /// inputs, the page again.
 pub async fn run(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,

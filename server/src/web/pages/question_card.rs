@@ -8,7 +8,7 @@ use super::json_tree::{TreeExtent, json_tree};
 use super::markup::{Markup, count, icon};
 use super::times::{PageDuration, elapsed};
 use crate::service::view::{StepView, WaitingView};
-use crate::service::{InspectedExecution, PersonQuestion, QuestionSubject, UndoItem};
+use crate::service::{CoveredCall, InspectedExecution, PersonQuestion, QuestionSubject};
 
 /// Most characters of the arguments of a call in a list of calls.
 const SUMMARY_CHARS_MAX: usize = 160;
@@ -167,14 +167,14 @@ fn work_markup(step: &StepView, shows_values: bool) -> Markup {
             text.push_code(tool);
             text
         }
-        (None, Some(action)) if shows_values => Markup::text(action),
+        (None, Some(action)) if shows_values => Markup::quote(action, usize::MAX),
         (None, _) => Markup::text("work for an agent or a person"),
     }
 }
 
 fn calls(question: &PersonQuestion, shows_values: bool) -> Vec<CallLine> {
     match question.facts.subject {
-        QuestionSubject::UndoApproval => undo_lines(&question.facts.brief.undo, shows_values, usize::MAX),
+        QuestionSubject::UndoApproval => undo_lines(&question.facts.undo, shows_values, usize::MAX),
         QuestionSubject::PlanApproval => {
             let lines = question.facts.content.iter().filter_map(|line| line.strip_prefix("  - `"));
             let split = |line: &str| {
@@ -194,22 +194,33 @@ fn calls(question: &PersonQuestion, shows_values: bool) -> Vec<CallLine> {
 }
 
 /// The calls that an undo would make, each on a line with at most `chars_max` characters of its arguments.
-pub fn undo_lines(undo: &[UndoItem], shows_values: bool, chars_max: usize) -> Vec<CallLine> {
-    let line = |item: &UndoItem| {
+pub fn undo_lines(undo: &[CoveredCall], shows_values: bool, chars_max: usize) -> Vec<CallLine> {
+    let line = |CoveredCall { item, attempts_max }: &CoveredCall| {
         let mut what = match (&item.tool, &item.action) {
             (Some(tool), _) => Markup::code(tool),
-            (None, Some(action)) => Markup::text(&format!("by hand: {action}")),
+            (None, Some(_)) if !shows_values => Markup::text("by hand"),
+            (None, Some(action)) => {
+                let mut what = Markup::text("by hand: ");
+                what.push_quote(action, chars_max);
+                what
+            }
             (None, None) => Markup::text("no compensation"),
         };
         if let Some(arguments) = item.arguments.as_ref().filter(|_| shows_values) {
             let text = summary(arguments, chars_max);
-            what.push(Markup::from_rendered(format!(
-                " <span class=\"muted\">{}</span>",
-                Markup::text(&text)
-            )));
+            what.push_text(" ");
+            what.push(Markup::data(&text));
+        }
+        if let Some(max) = attempts_max {
+            what.push_text(&format!(" (up to {max} attempts)"));
         }
         if let Some(trouble) = &item.trouble {
-            what.push_text(&format!(" (cannot be called: {trouble})"));
+            what.push_text(" (cannot be called");
+            if shows_values {
+                what.push_text(": ");
+                what.push_quote(trouble, chars_max);
+            }
+            what.push_text(")");
         }
         CallLine { step: item.step.to_string(), what }
     };
@@ -244,17 +255,17 @@ fn facts(
     facts.extend(step.filter(|_| is_sent).and_then(sent_call).map(|sent| ("Sent", sent)));
     if let Some(error) = step.and_then(|step| step.error.as_ref()).filter(|_| shows_values) {
         let mut text = Markup::from_rendered(format!("<b>{}</b> ", error.category.as_str()));
-        text.push_text(&error.message);
+        text.push_quote(&error.message, usize::MAX);
         facts.push(("Error", text));
     }
     if question.facts.subject == QuestionSubject::ToolQuestion && shows_values {
-        facts.push(("It asks", Markup::text(&question.waiting.question)));
+        facts.push(("It asks", quoted(&question.waiting.question)));
     }
     if let Some((_, Some(reason))) = &question.facts.asked_by {
         facts.push(("Reason given", quoted(reason)));
     }
     if let Some(name) = step.and_then(|step| step.name.as_deref()) {
-        facts.push(("Step", Markup::text(name)));
+        facts.push(("Step", Markup::quote(name, usize::MAX)));
     }
     if let Some(reasoning) = &inspected.plan.reasoning {
         facts.push(("Plan’s reasoning", quoted(reasoning)));
@@ -276,19 +287,21 @@ fn facts(
 fn sent_call(step: &StepView) -> Option<Markup> {
     let mut text = Markup::code(step.tool.as_deref()?);
     if let Some(arguments) = &step.arguments {
-        let arguments = Markup::text(&summary(arguments, usize::MAX));
-        text.push(Markup::from_rendered(format!(" <span class=\"muted\">{arguments}</span>")));
+        text.push_text(" ");
+        text.push(Markup::data(&summary(arguments, usize::MAX)));
     }
     Some(text)
 }
 
 fn claim_fact(waiting: &WaitingView) -> Option<(&'static str, Markup)> {
     let claim = waiting.claim.as_ref()?;
-    Some(("Held by", Markup::text(&format!("{}, until {}", claim.holder, claim.until))))
+    let mut text = Markup::quote(&claim.holder, usize::MAX);
+    text.push_text(&format!(", until {}", claim.until));
+    Some(("Held by", text))
 }
 
 fn quoted(text: &str) -> Markup {
-    Markup::from_rendered(format!("<span class=\"why\">{}</span>", Markup::text(text)))
+    Markup::from_rendered(format!("<blockquote class=\"why\">{}</blockquote>", Markup::text(text)))
 }
 
 fn done_so_far(done: &[actbook_engine::id::StepId]) -> Markup {
@@ -311,7 +324,8 @@ fn cannot_undo(stays: &[crate::service::NotUndoable]) -> Markup {
     for (index, one) in stays.iter().enumerate() {
         text.push_text(if index == 0 { "" } else { "; " });
         text.push_code(one.step.as_str());
-        text.push_text(&format!(": {}", one.why));
+        text.push_text(": ");
+        text.push_quote(&one.why, usize::MAX);
     }
     text
 }

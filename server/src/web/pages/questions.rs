@@ -2,7 +2,6 @@
 
 use askama::Template;
 use askama::filters::HtmlSafe;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Html;
 
@@ -48,11 +47,7 @@ struct QuestionsPage {
 }
 
 /// `GET /questions`.
-pub async fn list(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
-    headers: HeaderMap,
-) -> Result<Html<String>, Problem> {
+pub async fn list(state: WebState, signed_in: SignedIn, headers: HeaderMap) -> Result<Html<String>, Problem> {
     let cards = load(&state, ReaderRights::of(&signed_in)).await?;
     let frame = Frame::load(&state, &signed_in, &headers, Area::Questions, "Questions").await?;
     render(&QuestionsPage { frame: frame.at("/questions"), cards })

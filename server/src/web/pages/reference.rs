@@ -2,7 +2,6 @@
 //! from the operations that the routes and the OpenAPI document are made from.
 
 use askama::Template;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Html;
 use serde_json::Value;
@@ -57,11 +56,7 @@ struct ReferenceField {
 }
 
 /// `GET /api`.
-pub async fn show(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
-    headers: HeaderMap,
-) -> Result<Html<String>, Problem> {
+pub async fn show(state: WebState, signed_in: SignedIn, headers: HeaderMap) -> Result<Html<String>, Problem> {
     let frame = Frame::load(&state, &signed_in, &headers, Area::Settings, "HTTP API").await?;
     let base_url = format!("{}/api/v1", state.access.base_url);
     render(&ReferencePage { frame: frame.at("/api"), groups: groups(&base_url), base_url })

@@ -7,7 +7,7 @@ use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::Value;
@@ -37,7 +37,7 @@ struct RerunPage {
 
 /// `GET /executions/{id}/rerun`.
 pub async fn form(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,
@@ -50,7 +50,7 @@ pub async fn form(
 
 /// `POST /executions/{id}/rerun`: starts the execution and leads to its page; with refused inputs, the form again.
 pub async fn start(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,

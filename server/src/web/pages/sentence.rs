@@ -186,10 +186,9 @@ fn push_bad_step(step: &StepView, shows_values: bool, text: &mut Markup) {
     text.push_code(step.id.as_str());
     text.push_text(after);
     if let Some(error) = step.error.as_ref().filter(|_| shows_values) {
-        let flat = error.message.split_whitespace().collect::<Vec<_>>().join(" ");
-        let cut: String = flat.chars().take(ERROR_CHARS_MAX).collect();
-        let dots = if cut.len() < flat.len() { "…" } else { "" };
-        text.push_text(&format!(" ({}: {}{dots})", error.category, cut.trim_end_matches('.')));
+        text.push_text(&format!(" ({}: ", error.category));
+        text.push_quote(&error.message, ERROR_CHARS_MAX);
+        text.push_text(")");
     }
 }
 

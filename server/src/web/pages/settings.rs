@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::Form;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde::Deserialize;
@@ -27,11 +26,7 @@ struct SettingsPage {
 }
 
 /// `GET /settings`.
-pub async fn show(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
-    headers: HeaderMap,
-) -> Result<Html<String>, Problem> {
+pub async fn show(state: WebState, signed_in: SignedIn, headers: HeaderMap) -> Result<Html<String>, Problem> {
     let frame = Frame::load(&state, &signed_in, &headers, Area::Settings, "Settings").await?;
     render(&SettingsPage {
         frame: frame.at("/settings"),

@@ -4,7 +4,7 @@ mod chart;
 
 use actbook_engine::policy::{ExecutionStatus, WaitKind};
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::HeaderMap;
 use axum::response::Html;
 use jiff::tz::TimeZone;
@@ -72,7 +72,7 @@ struct StatisticsPage {
 
 /// `GET /stats`.
 pub async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Query(mut query): Query<StatisticsQuery>,

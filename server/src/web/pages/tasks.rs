@@ -1,7 +1,7 @@
 //! `/tasks`: the tasks, and the story of one: everything that happened in its name.
 
 use askama::Template;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::HeaderMap;
 use axum::response::Html;
 use serde::Deserialize;
@@ -80,7 +80,7 @@ struct TaskPage {
 
 /// `GET /tasks`.
 pub async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Query(query): Query<TasksPageQuery>,
@@ -109,7 +109,7 @@ pub async fn list(
 
 /// `GET /tasks/{id}`.
 pub async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(id): Path<String>,

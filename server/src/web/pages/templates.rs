@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde_json::Map;
@@ -61,11 +61,7 @@ struct TemplatePage {
 }
 
 /// `GET /templates`.
-pub async fn list(
-    State(state): State<WebState>,
-    signed_in: SignedIn,
-    headers: HeaderMap,
-) -> Result<Html<String>, Problem> {
+pub async fn list(state: WebState, signed_in: SignedIn, headers: HeaderMap) -> Result<Html<String>, Problem> {
     let templates = state.service.templates().list().await?.into_iter().map(TemplateListRow::of).collect();
     let frame = Frame::load(&state, &signed_in, &headers, Area::Templates, "Templates").await?;
     render(&TemplatesPage { frame: frame.at("/templates"), templates })
@@ -86,7 +82,7 @@ impl TemplateListRow {
 
 /// `GET /templates/{name}`.
 pub async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(name): Path<String>,
@@ -99,7 +95,7 @@ pub async fn show(
 /// `POST /templates/{name}/use`: saves a plan made from the template and leads to it; with refused inputs, the page
 /// again.
 pub async fn instantiate(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path(name): Path<String>,
@@ -143,8 +139,9 @@ impl TemplatePage {
         let frame = Frame::load(state, signed_in, headers, Area::Templates, view.name.as_str()).await?;
         Ok(Self {
             frame: frame.at(path.clone()),
-            drawing: draw(&plan, &path),
-            document: text.map_or_else(|| document_as_yaml(&plan), str::to_owned),
+            drawing: draw(&plan, &path, state.service.withholds()),
+            // One that comes with Actbook has nothing to withhold.
+            document: text.map_or_else(|| state.service.shown_text(&document_as_yaml(&plan)), str::to_owned),
             history: history
                 .into_iter()
                 .map(|one| (one.version, one.author, page_time(&one.saved_at)))

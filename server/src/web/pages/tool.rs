@@ -3,7 +3,7 @@
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::HeaderMap;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde::Deserialize;
@@ -65,7 +65,7 @@ pub struct AcceptForm {
 
 /// `GET /tools/{server}/{tool}`.
 pub async fn show(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Path((server, tool)): Path<(String, String)>,
@@ -155,7 +155,7 @@ pub fn diff_text(old: &str, new: &str) -> Vec<(&'static str, String)> {
 
 /// `POST /tools/{server}/{tool}/accept`: accepts the definition that was shown; another one is shown instead.
 pub async fn accept(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     Path((server, tool)): Path<(String, String)>,
     Form(form): Form<AcceptForm>,

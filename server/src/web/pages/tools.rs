@@ -1,7 +1,7 @@
 //! `/tools`: the servers of this project and their tools, with how their calls went and which of them have changed.
 
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::HeaderMap;
 use axum::response::Html;
 use serde::Deserialize;
@@ -93,7 +93,7 @@ struct ToolsPage {
 
 /// `GET /tools`.
 pub async fn list(
-    State(state): State<WebState>,
+    state: WebState,
     signed_in: SignedIn,
     headers: HeaderMap,
     Query(query): Query<ToolsPageQuery>,

@@ -159,7 +159,8 @@ fn request_key_deduplicates_every_operation() {
         let ledger = KeyedLedger::open(&scratch.url).await;
         let id = ledger.start(request_key("agent", "start", "start"), 0).await.unwrap();
         let stream = executions::all(TENANT).all(&scratch.db).await.unwrap()[0].id;
-        let pause = || CommandRequest { stream, command: Command::Pause { reason: None }.into() };
+        let pause =
+            || CommandRequest { stream, command: Command::Pause { reason: None }.into(), as_of: None };
         assert!(matches!(
             ledger.submit(request_key("agent", "pause", "pause"), pause()).await,
             Ok(KeyedReply::First(_))
@@ -187,7 +188,7 @@ fn request_key_deduplicates_every_operation() {
         assert!(matches!(again, Ok(KeyedReply::Repeated(_))), "{again:?}");
 
         // A refused request does not use its key up.
-        let undo = || CommandRequest { stream: StreamId(999), command: Command::Resume.into() };
+        let undo = || CommandRequest { stream: StreamId(999), command: Command::Resume.into(), as_of: None };
         assert_eq!(
             refusal_code(ledger.submit(request_key("agent", "later", "resume"), undo()).await),
             "no_such_execution"

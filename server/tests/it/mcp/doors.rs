@@ -9,28 +9,97 @@ use super::serve_process::ServeProcess;
 use super::undo_approvals::change_config;
 use super::{work_plan, write_step};
 use crate::cli::Sandbox;
+use crate::web::pages::hidden_field;
+use crate::web::server::{WebReply, WebServer, new_token};
 
 /// An interface, open to the sandbox's project.
 enum Door {
     Stdio(Box<Agent>),
     Http(ServeProcess),
+    /// The API, with the token of an operator, who may undo and retry but not approve.
+    Api(ApiDoor),
+    /// The forms of the pages, with the same token.
+    Pages(ApiDoor),
     /// A person, whose undo counts as an approval.
     CommandLine,
 }
 
 /// Opens every interface.
-const DOORS: [fn(&Sandbox) -> Door; 3] = [
+const DOORS: [fn(&Sandbox) -> Door; 5] = [
     |sandbox| Door::Stdio(Box::new(Agent::new(sandbox))),
     |sandbox| Door::Http(ServeProcess::start(sandbox)),
+    |sandbox| Door::Api(ApiDoor::open(sandbox)),
+    |sandbox| Door::Pages(ApiDoor::open(sandbox)),
     |_| Door::CommandLine,
 ];
+
+/// A server, and the token of an operator.
+struct ApiDoor {
+    server: WebServer,
+    token: String,
+}
+
+impl ApiDoor {
+    fn open(sandbox: &Sandbox) -> Self {
+        Self { server: WebServer::start(sandbox), token: new_token(sandbox, "operator", "ops") }
+    }
+
+    fn post(&self, path: &str, body: &Value) {
+        self.server.post_as(&self.token, &format!("/api/v1/executions{path}"), body);
+    }
+
+    fn page(&self, path: &str) -> String {
+        self.server.get_as(&self.token, path).body
+    }
+
+    /// Waits until the execution has ended or asks something.
+    fn wait(&self, id: &str) {
+        let view = self.server.get_as(&self.token, &format!("/api/v1/executions/{id}?wait_s=45"));
+        assert_eq!(view.status, 200, "{view:?}");
+    }
+
+    /// Sends a form without the script.
+    fn submit(&self, path: &str, fields: &[(&str, &str)]) -> WebReply {
+        let token = format!("Bearer {}", self.token);
+        let headers =
+            [("Authorization", token.as_str()), ("Content-Type", "application/x-www-form-urlencoded")];
+        let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        self.server.send("POST", path, &headers, &body.join("&"))
+    }
+
+    /// Runs the saved plan from its page, and waits; it may be refused.
+    fn run_saved(&self) {
+        let started = self.submit("/plans/work/run", &[]);
+        if let Some(id) = started.header("location").strip_prefix("/executions/") {
+            self.wait(id);
+        }
+    }
+
+    /// Answers on the pages of the execution, and waits.
+    fn answer(&self, id: &str, answer: Answer) {
+        let replied = match answer {
+            Answer::Undo => {
+                let confirm = self.page(&format!("/executions/{id}/confirm?action=undo"));
+                let fields = [("action", "undo"), ("calls", hidden_field(&confirm, "calls"))];
+                self.submit(&format!("/executions/{id}/control"), &fields)
+            }
+            Answer::Retry(_) => {
+                let page = self.page(&format!("/executions/{id}"));
+                let fields = [("question", hidden_field(&page, "question")), ("answer", "retry")];
+                self.submit(&format!("/executions/{id}/answer"), &fields)
+            }
+        };
+        assert_eq!(replied.status, 303, "{replied:?}");
+        self.wait(id);
+    }
+}
 
 impl Door {
     fn call(&mut self, tool: &str, arguments: Value) {
         match self {
             Self::Stdio(agent) => drop(agent.call(tool, arguments)),
             Self::Http(server) => drop(server.call(tool, arguments)),
-            Self::CommandLine => unreachable!("it has commands"),
+            Self::Api(_) | Self::Pages(_) | Self::CommandLine => unreachable!("they have no tools"),
         }
     }
 
@@ -40,6 +109,11 @@ impl Door {
             Self::CommandLine => {
                 sandbox.write("plan.json", &plan.to_string());
                 sandbox.run(&["run", "plan.json"]);
+            }
+            Self::Api(door) => door.post("", &json!({ "plan": plan, "wait_s": 45 })),
+            Self::Pages(door) => {
+                door.server.post_as(&door.token, "/api/v1/plans", &json!({ "plan": plan }));
+                door.run_saved();
             }
             Self::Stdio(_) | Self::Http(_) => {
                 self.call("execute_plan", json!({ "plan": plan, "wait_s": 45 }));
@@ -51,6 +125,8 @@ impl Door {
     fn start_saved(&mut self, sandbox: &Sandbox) {
         match self {
             Self::CommandLine => drop(sandbox.run(&["run", "work"])),
+            Self::Api(door) => door.post("", &json!({ "plan_id": "work", "wait_s": 45 })),
+            Self::Pages(door) => door.run_saved(),
             Self::Stdio(_) | Self::Http(_) => {
                 self.call("execute_plan", json!({ "plan_id": "work", "wait_s": 45 }));
             }
@@ -65,6 +141,12 @@ impl Door {
                 sandbox.expect(0, &["decide", id, step, "retry", "--reason", "again"]);
                 sandbox.run(&["resume", id]);
             }
+            (Self::Api(door), Answer::Undo) => door.post(&format!("/{id}/undo"), &json!({ "wait_s": 45 })),
+            (Self::Api(door), Answer::Retry(step)) => {
+                let retry = json!({ "step_id": step, "answer": "retry", "wait_s": 45 });
+                door.post(&format!("/{id}/decide"), &retry);
+            }
+            (Self::Pages(door), answer) => door.answer(id, answer),
             (door, Answer::Undo) => {
                 door.call("control", json!({ "execution_id": id, "action": "compensate", "wait_s": 45 }));
             }
@@ -79,6 +161,7 @@ impl Door {
     fn go_on(&mut self, sandbox: &Sandbox, id: &str) {
         match self {
             Self::CommandLine => drop(sandbox.run(&["resume", id])),
+            Self::Api(door) | Self::Pages(door) => door.wait(id),
             Self::Stdio(_) | Self::Http(_) => {
                 self.call("status", json!({ "execution_id": id, "wait_s": 45 }));
             }
@@ -192,6 +275,8 @@ fn check_cell(open: fn(&Sandbox) -> Door, cell: &Cell) {
     let (is_person, label) = match door {
         Door::Stdio(_) => (false, "stdio"),
         Door::Http(_) => (false, "http"),
+        Door::Api(_) => (false, "API"),
+        Door::Pages(_) => (false, "pages"),
         Door::CommandLine => (true, "command line"),
     };
     if cell.probes_before {

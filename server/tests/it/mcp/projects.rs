@@ -11,12 +11,12 @@ use super::{work_plan, write_step};
 use crate::cli::Sandbox;
 
 /// Occurs in everything that the first project writes, and nowhere else.
-const MARK: &str = "zebra";
+pub const MARK: &str = "zebra";
 /// A well-formed id that belongs to nothing.
-const UNUSED_ID: &str = "00000000000000000000000000";
+pub const UNUSED_ID: &str = "00000000000000000000000000";
 
 /// Two sandboxes; the second uses the database of the first.
-fn two_projects() -> (Sandbox, Sandbox) {
+pub fn two_projects() -> (Sandbox, Sandbox) {
     let first = Sandbox::new();
     let mut second = Sandbox::new();
     std::fs::create_dir_all(first.path("data/actbook")).unwrap();
@@ -43,21 +43,21 @@ fn gated_plan() -> Value {
 }
 
 /// The first project: a succeeded execution, one that waits for an approval, and the id of a saved plan.
-struct ForeignProject {
-    ended: String,
-    blocked: String,
-    plan: String,
+pub struct ForeignProject {
+    pub ended: String,
+    pub blocked: String,
+    pub plan: String,
 }
 
 /// A step of both executions, and the names of the first project's plan, template, note and task.
-const STEP: &str = "draft";
-const PLAN: &str = "rollout";
-const TEMPLATE: &str = "handbook";
-const NOTE: &str = "harbour";
-const TASK: &str = "TASK-7";
+pub const STEP: &str = "draft";
+pub const PLAN: &str = "rollout";
+pub const TEMPLATE: &str = "handbook";
+pub const NOTE: &str = "harbour";
+pub const TASK: &str = "TASK-7";
 
 /// Writes items of every kind as an agent of this project.
-fn fill_project(sandbox: &Sandbox) -> ForeignProject {
+pub fn fill_project(sandbox: &Sandbox) -> ForeignProject {
     let mut agent = open_agent(sandbox, "full");
     let plan = work_plan(&[write_step(STEP, &format!("{MARK}.txt"))]);
     let ended = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();

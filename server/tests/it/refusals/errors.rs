@@ -194,6 +194,7 @@ fn of_requests() -> Vec<Error> {
         Error::Erased { needed_for: ErasedUse::Template },
         Error::Secret(SecretProblem::InName { what: "a label", origin: "${env:KEY}".into() }),
         Error::Secret(SecretProblem::InArgument { path: "a.b".into(), origin: "${env:KEY}".into() }),
+        Error::Secret(SecretProblem::MarkerInArgument { path: "a.b".into() }),
         Error::Secret(SecretProblem::InInput { path: "a".into(), origin: "${env:KEY}".into() }),
         Error::Secret(SecretProblem::InTemplateInput { input: "key".into() }),
         Error::Secret(SecretProblem::NotKept { input: "key".into() }),

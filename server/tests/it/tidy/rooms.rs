@@ -63,7 +63,7 @@ const WIRES: [&str; 2] = ["main", "lib"];
 const DOORS: [&str; 4] = ["client", "mcp", "web", "cli"];
 const ENGINE_INSIDES: &str = "execution";
 /// What the doors may name of `tools`: data about tools and processes, never what calls a tool.
-const TOOLS_FOR_DOORS: [&str; 9] = [
+const TOOLS_FOR_DOORS: [&str; 10] = [
     "AskedInput",
     "CircuitState",
     "Executor",
@@ -72,6 +72,7 @@ const TOOLS_FOR_DOORS: [&str; 9] = [
     "ServerTools",
     "ToolInfo",
     "escape_hidden",
+    "escape_hidden_in_json",
     "kill_child_processes",
 ];
 /// What `tools` may know of the engine: words, hashes, ids, schemas and how a value is bound; no plan, no

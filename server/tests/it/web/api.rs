@@ -425,3 +425,82 @@ fn long_poll_answers_at_the_next_entry() {
     let ended = expect(200, &server.get(&format!("{path}?wait_s=60")));
     assert_eq!(ended["status"], "succeeded", "{ended}");
 }
+
+#[test]
+fn what_would_be_dropped_is_refused() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    for field in [json!({ "status": "succeeded" }), json!({ "take_over": true })] {
+        let mut body = field;
+        body["description"] = json!("renamed the branch");
+        let refused = server.post("/api/v1/records", &body);
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.body.contains("/steps/{step}/record"), "{refused:?}");
+    }
+    assert_eq!(server.get("/api/v1/journal/head").json()["position"], json!(0), "nothing was recorded");
+    let token = format!("Bearer {}", server.token);
+    let key = [("Authorization", token.as_str()), ("Idempotency-Key", "k1")];
+    for task in ["A", "B"] {
+        let note = json!({ "value": task, "task": task });
+        assert_eq!(server.send_json_as(&server.token, "PUT", "/api/v1/context/port", &note).status, 200);
+    }
+    assert_eq!(server.send("DELETE", "/api/v1/context/port?task=A", &key, "").status, 200);
+    let other = server.send("DELETE", "/api/v1/context/port?task=B", &key, "");
+    assert_eq!(other.status, 422, "the key was used for another request: {other:?}");
+    let kept = server.get("/api/v1/context/port?task=B");
+    assert_eq!(kept.json()["value"], "B", "{kept:?}");
+}
+
+#[test]
+fn reason_of_any_length_does_not_become_an_entry() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let step =
+        json!({ "id": "a", "tool": "files/read_file", "arguments": { "path": "x" }, "approval": "required" });
+    let plan = json!({ "plan": { "name": "p", "steps": [step] }, "wait_s": 30 });
+    let id = server.post("/api/v1/executions", &plan).json()["id"].as_str().unwrap().to_owned();
+    let before = server.get("/api/v1/journal/head").json();
+    let long = "x".repeat(8 * 1024 + 1);
+    for (command, body) in [
+        ("pause", json!({ "reason": long })),
+        ("cancel", json!({ "reason": long })),
+        ("undo", json!({ "reason": long })),
+        ("approve", json!({ "step_id": "a", "reason": long })),
+        ("reject", json!({ "step_id": "a", "reason": long })),
+        ("decide", json!({ "step_id": "a", "answer": "skip", "reason": long })),
+    ] {
+        let refused = server.post(&format!("/api/v1/executions/{id}/{command}"), &body);
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (422, &json!("too_large")),
+            "{command}: {refused:?}"
+        );
+    }
+    assert_eq!(server.get("/api/v1/journal/head").json(), before, "nothing was appended");
+}
+
+#[test]
+fn values_of_a_response_have_a_limit_and_are_read_in_parts_beyond_it() {
+    const MIB: usize = 1024 * 1024;
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    std::fs::create_dir_all(sandbox.path("work")).unwrap();
+    sandbox.write("work/long.txt", &"x".repeat(MIB));
+    let step = |no: usize| json!({ "id": format!("s{no}"), "tool": "files/read_file", "arguments": { "path": "long.txt" } });
+    let steps: Vec<Value> = (0..6).map(step).collect();
+    let plan = json!({ "plan": { "name": "long", "steps": steps }, "wait_s": 60 });
+    let started = server.post("/api/v1/executions", &plan);
+    assert_eq!(started.json()["status"], "succeeded", "{:.500}", started.body);
+    let path = format!("/api/v1/executions/{}", started.json()["id"].as_str().unwrap());
+    for path in [path.clone(), format!("{path}/steps?limit=500")] {
+        let reply = server.get(&path);
+        assert!(reply.body.len() < 5 * MIB, "{path} has {} bytes", reply.body.len());
+        let view = reply.json();
+        let steps = view["steps"].as_array().or(view["items"].as_array()).unwrap();
+        let cut: Vec<&Value> =
+            steps.iter().map(|step| &step["output"]).filter(|one| one["cut"] == json!(true)).collect();
+        assert!((2..6).contains(&cut.len()), "{} outputs are cut", cut.len());
+        let at = cut[0]["at"].as_str().unwrap();
+        assert!(server.get(at).body.len() > MIB, "{at} has it whole");
+    }
+}

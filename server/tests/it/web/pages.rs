@@ -80,7 +80,7 @@ fn assert_inert(path: &str, html: &str) {
 }
 
 /// The value of the first hidden field with this name.
-fn hidden_field<'a>(html: &'a str, name: &str) -> &'a str {
+pub fn hidden_field<'a>(html: &'a str, name: &str) -> &'a str {
     let start = format!("name=\"{name}\" value=\"");
     html.split(&start)
         .nth(1)
@@ -102,7 +102,7 @@ fn save_plan(sandbox: &Sandbox, plan: &serde_json::Value) -> String {
 
 impl WebServer {
     /// Sends a form as a browser without a script does.
-    fn submit(&self, cookie: &str, path: &str, fields: &[(&str, &str)]) -> WebReply {
+    pub fn submit(&self, cookie: &str, path: &str, fields: &[(&str, &str)]) -> WebReply {
         let body: Vec<String> =
             fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
         let origin = format!("http://{}", self.process.address);
@@ -115,7 +115,7 @@ impl WebServer {
     }
 
     #[track_caller]
-    fn page(&self, cookie: &str, path: &str) -> String {
+    pub fn page(&self, cookie: &str, path: &str) -> String {
         let reply = self.send("GET", path, &[("Cookie", cookie)], "");
         assert_eq!(reply.status, 200, "{path}: {reply:?}");
         assert_inert(path, &reply.body);

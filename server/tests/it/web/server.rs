@@ -1,6 +1,6 @@
 //! An `actbook serve` process and HTTP requests to it.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 
 use serde_json::Value;
 
@@ -106,6 +106,17 @@ impl WebServer {
         let token = format!("Bearer {token}");
         let headers = [("Authorization", token.as_str()), ("Content-Type", "application/json")];
         self.send(method, path, &headers, &body.to_string())
+    }
+
+    /// The first event of a stream of pages, opened with this token.
+    pub fn first_part(&self, token: &str, path: &str) -> String {
+        let mut stream = self.process.connect();
+        let host = &self.process.address;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n")
+            .unwrap();
+        let lines = BufReader::new(stream).lines().map(Result::unwrap);
+        let event = lines.skip_while(|line| !line.starts_with("data:")).take_while(|line| !line.is_empty());
+        event.collect::<Vec<_>>().join("\n")
     }
 
     /// Signs in with the one-time URL that the process printed; the session's cookie as `name=value`.

@@ -24,11 +24,15 @@ pub struct EventFilter {
     pub task: Option<String>,
     /// The beginning of a kind.
     pub kind: Option<String>,
+    /// The project that the reader is confined to.
+    pub within: Option<String>,
 }
 
 impl EventFilter {
     fn is_empty(&self) -> bool {
-        [&self.execution, &self.plan, &self.task, &self.kind].iter().all(|field| field.is_none())
+        [&self.execution, &self.plan, &self.task, &self.kind, &self.within]
+            .iter()
+            .all(|field| field.is_none())
     }
 
     fn matches(&self, entry: &EncodedEntry) -> bool {
@@ -36,7 +40,8 @@ impl EventFilter {
         let of_plan =
             |plan: &String| labels.is_some_and(|labels| labels.plan_id == *plan || labels.plan_name == *plan);
         let of_task = |task: &String| labels.is_some_and(|labels| labels.task.as_ref() == Some(task));
-        self.execution.as_ref().is_none_or(|id| entry.execution.as_ref() == Some(id))
+        self.within.as_ref().is_none_or(|own| entry.scope.includes(own))
+            && self.execution.as_ref().is_none_or(|id| entry.execution.as_ref() == Some(id))
             && self.kind.as_ref().is_none_or(|kind| entry.kind.starts_with(kind.as_str()))
             && self.plan.as_ref().is_none_or(of_plan)
             && self.task.as_ref().is_none_or(of_task)

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::Error;
-use crate::service::{ExecutionLabels, LabelCache, RemoteListener, Service, TailEntry};
+use crate::service::{EntryScope, ExecutionLabels, LabelCache, RemoteListener, Service, TailEntry};
 
 /// Entries that the ring holds. A stream that falls further behind reads the journal itself.
 pub const RING_ENTRIES_MAX: usize = 4_096;
@@ -34,6 +34,8 @@ pub struct EncodedEntry {
     pub execution: Option<String>,
     pub kind: String,
     pub labels: Option<Arc<ExecutionLabels>>,
+    /// A stream of a confined caller leaves out what is not in its project.
+    pub scope: EntryScope,
     /// The whole event: `id:`, `event:` and `data:`.
     pub bytes: Bytes,
 }
@@ -56,27 +58,31 @@ impl EntryRun {
     }
 }
 
-/// The tail of one tenant's journal, while a stream is open. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct EventTail(Arc<Mutex<Weak<EventRing>>>);
+/// The tail of one tenant's journal, which is read while a stream is open. Clones share it.
+#[derive(Clone, Debug)]
+pub struct EventTail {
+    /// Sees every project, since all streams share what is read.
+    service: Service,
+    ring: Arc<Mutex<Weak<EventRing>>>,
+}
 
 impl EventTail {
+    /// A tail that is not read yet. `service` must see every project.
+    pub fn new(service: Service) -> Self {
+        Self { service, ring: Arc::default() }
+    }
+
     /// The ring; the first stream starts its reader at position `head`. Dropping the last one stops the reader, as
     /// does `ending`.
-    pub fn open(
-        &self,
-        service: &Service,
-        head: u64,
-        ending: &CancellationToken,
-    ) -> Result<Arc<EventRing>, Error> {
-        let mut shared = self.0.lock();
+    pub fn open(&self, head: u64, ending: &CancellationToken) -> Result<Arc<EventRing>, Error> {
+        let mut shared = self.ring.lock();
         if let Some(ring) = shared.upgrade() {
             return Ok(ring);
         }
-        let (listener, appended) = service.journal().subscribe()?;
+        let (listener, appended) = self.service.journal().subscribe()?;
         let stop = ending.child_token();
         let ring = Arc::new(EventRing {
-            service: service.clone(),
+            service: self.service.clone(),
             recent: RwLock::default(),
             read_to: watch::Sender::new(head),
             labels: LabelCache::default(),
@@ -208,11 +214,12 @@ impl TailReader {
 
 /// The entry as an event.
 fn encode(entry: TailEntry) -> EncodedEntry {
-    let TailEntry { view, labels } = entry;
+    let TailEntry { view, scope, labels } = entry;
     let kind = view.kind.split('.').next().unwrap_or_default().to_owned();
     let data = serde_json::to_string(&view).unwrap_or_default();
     let text = format!("id: {}\nevent: {kind}\ndata: {data}\n\n", view.position);
-    EncodedEntry { position: view.position, execution: view.execution, kind, labels, bytes: text.into() }
+    let bytes = text.into();
+    EncodedEntry { position: view.position, execution: view.execution, kind, labels, scope, bytes }
 }
 
 #[cfg(test)]
@@ -225,6 +232,7 @@ mod tests {
             execution: None,
             kind: "a".to_owned(),
             labels: None,
+            scope: EntryScope::All,
             bytes: vec![0; bytes].into(),
         };
         EntryRun::new(positions.map(|position| Arc::new(entry(position))).collect(), 0)

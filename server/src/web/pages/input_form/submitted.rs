@@ -4,6 +4,7 @@ use actbook_engine::plan::Plan;
 use serde_json::{Map, Value};
 
 use super::{FieldControl, InputFault, fields};
+use crate::web::json::{inexact_number, read_field};
 
 /// The name of the field for inputs that the schema does not name.
 pub const OTHERS: &str = "//others";
@@ -33,9 +34,10 @@ impl SubmittedInputs {
     pub fn inputs(&self, plan: &Plan) -> Result<Map<String, Value>, Vec<InputFault>> {
         let (mut inputs, mut faults) = (Map::new(), Vec::new());
         if let Some(text) = self.text(OTHERS).filter(|text| !text.trim().is_empty()) {
-            match serde_json::from_str(&text) {
-                Ok(others) => inputs = others,
-                Err(error) => faults.push(fault("", format!("the other inputs are no JSON object: {error}"))),
+            match read_field(&text) {
+                Ok(Value::Object(others)) => inputs = others,
+                Ok(_) => faults.push(fault("", "the other inputs are no JSON object".to_owned())),
+                Err(why) => faults.push(fault("", format!("the other inputs: {why}"))),
             }
         }
         for field in fields(plan.inputs.as_ref(), &Map::new()) {
@@ -51,17 +53,15 @@ impl SubmittedInputs {
     /// The value of one field. `None`: it was left out. `Err` says why its text is none.
     fn value(&self, name: &str, control: &FieldControl) -> Result<Option<Value>, String> {
         let text = || self.all(name).next().filter(|text| !text.is_empty());
-        let json =
-            |text: &str| serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"));
         Ok(match control {
             FieldControl::Flag => Some(Value::Bool(text().is_some())),
             FieldControl::Text(_) | FieldControl::LongText => {
                 text().map(|text| Value::from(text.replace("\r\n", "\n")))
             }
             FieldControl::Number { whole } => text().map(|text| number(text, *whole)).transpose()?,
-            FieldControl::Choice(_) | FieldControl::Json => text().map(json).transpose()?,
+            FieldControl::Choice(_) | FieldControl::Json => text().map(read_field).transpose()?,
             FieldControl::Choices(_) => {
-                let chosen: Vec<Value> = self.all(name).map(json).collect::<Result<_, _>>()?;
+                let chosen: Vec<Value> = self.all(name).map(read_field).collect::<Result<_, _>>()?;
                 (!chosen.is_empty()).then_some(Value::Array(chosen))
             }
             FieldControl::Lines => text().map(|text| {
@@ -78,8 +78,10 @@ fn fault(field: &str, message: String) -> InputFault {
 
 fn number(text: &str, whole: bool) -> Result<Value, String> {
     let text = text.trim();
-    let parsed: Result<Value, _> = serde_json::from_str(text);
-    match parsed {
+    if let Some(trouble) = inexact_number(text) {
+        return Err(trouble);
+    }
+    match read_field(text) {
         Ok(value) if value.is_number() && (!whole || !text.contains(['.', 'e', 'E'])) => Ok(value),
         Ok(_) | Err(_) => Err(format!("this is no {}number", if whole { "whole " } else { "" })),
     }

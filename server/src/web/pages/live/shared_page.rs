@@ -30,7 +30,10 @@ const REST_MAX: Duration = Duration::from_secs(5);
 pub struct LivePages(Arc<Mutex<OpenPages>>);
 
 /// Each page while a stream holds it.
-type OpenPages = HashMap<(LivePage, ReaderRights), Weak<SharedPage>>;
+type OpenPages = HashMap<PageKey, Weak<SharedPage>>;
+
+/// A page, its readers' rights, and the project that they are confined to.
+type PageKey = (LivePage, ReaderRights, Option<String>);
 
 /// One page for readers with the same rights. The first stream renders it and starts the task that goes on.
 #[derive(Debug, Default)]
@@ -46,7 +49,7 @@ impl LivePages {
         has: Option<u64>,
     ) -> Result<PageStream, Problem> {
         let (head, _) = state.service.journal().head().await?;
-        let shared = self.find_or_insert((page.clone(), rights));
+        let shared = self.find_or_insert((page.clone(), rights, state.service.owned_boundary()));
         let renderings = shared.0.get_or_try_init(|| start(state, page, rights)).await?.clone();
         let mut stream =
             PageStream { renderings, _page: shared, sent: Arc::default(), head, is_waiting: false };
@@ -54,7 +57,7 @@ impl LivePages {
         Ok(stream)
     }
 
-    fn find_or_insert(&self, key: (LivePage, ReaderRights)) -> Arc<SharedPage> {
+    fn find_or_insert(&self, key: PageKey) -> Arc<SharedPage> {
         let mut open = self.0.lock();
         open.retain(|_, page| page.upgrade().is_some_and(|page| !page.has_ended()));
         if let Some(page) = open.get(&key).and_then(Weak::upgrade) {
