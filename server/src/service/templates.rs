@@ -119,6 +119,7 @@ impl Templates<'_> {
         let shipped_views: Vec<TemplateView> =
             visible.map(|one| template_view(&FoundTemplate::from_shipped(one))).collect();
         views.extend(shipped_views);
+        views.iter_mut().for_each(|view| self.0.withhold_template(view));
         Ok(views)
     }
 
@@ -132,8 +133,10 @@ impl Templates<'_> {
             None => Vec::new(),
         };
         let unreadable = |error: serde_json::Error| Error::Corrupt(Corruption::Entry(error.to_string()));
+        let mut view = template_view(&template);
+        self.0.withhold_template(&mut view);
         Ok(TemplateDetail {
-            view: template_view(&template),
+            view,
             history: history.iter().map(template_version).collect(),
             document: self.0.shown(serde_json::from_str(&template.plan.document).map_err(unreadable)?),
             text: template.text,

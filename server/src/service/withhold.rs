@@ -11,6 +11,7 @@ use super::context::{NoteValueView, NoteView};
 use super::question::PersonQuestion;
 use super::question_content::CoveredCall;
 use super::step::StepDetail;
+use super::templates::TemplateView;
 use super::view::{EntryView, ExecutionView, StepView, WaitingView};
 use crate::caller::Right;
 use crate::error::Error;
@@ -108,6 +109,12 @@ impl Service {
         if self.withholds {
             withhold(&mut note.value);
             withhold(&mut note.metadata);
+        }
+    }
+
+    pub(super) fn withhold_template(&self, template: &mut TemplateView) {
+        if self.withholds {
+            template.inputs.iter_mut().for_each(|input| withhold(&mut input.default));
         }
     }
 

@@ -20,4 +20,3 @@ mod roles;
 pub mod server;
 mod shown_calls;
 mod surface;
-mod viewer;
