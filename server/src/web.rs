@@ -42,7 +42,6 @@ use crate::service::Service;
 use bodies::busy_response;
 use guard::HttpGuard;
 use listener::Routers;
-use pages::LivePages;
 
 pub use authentication::SignedIn;
 pub use listen::{ListenConfig, PublicUrl};

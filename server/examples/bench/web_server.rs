@@ -9,7 +9,7 @@ use actbook::config::{Config, DatabaseOptions};
 use actbook::mcp::{McpEndpoint, SessionHandler, ToolProfile, http};
 use actbook::service::{Service, StartedExecution, TOKEN_LIFETIME, TokenSpec};
 use actbook::tools::{CallOutcome, Tools};
-use actbook::web::{self, AccessConfig, Endpoints, ListenConfig, WebState};
+use actbook::web::{self, AccessConfig, Endpoints, ListenConfig, RouterState};
 use actbook::{Client, ExecutionFilter, JournalFilter};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn start_listening(service: &Service, caller: &Caller) -> anyhow::Result<(
     };
     let endpoints = Endpoints {
         mcp: http::router(move || SessionHandler::new(endpoint.clone()), &ending),
-        web: Some(WebState::new(service.clone(), access, ending.clone())),
+        web: Some(RouterState::new(service.clone(), access, ending.clone())),
         service: Some(service.clone()),
     };
     tokio::spawn(async move {

@@ -10,8 +10,8 @@ use super::entries::EntryView;
 use super::journal::Journal;
 use super::project::EntryScope;
 use crate::error::Error;
-use crate::store::{Entry, executions};
 use crate::store::journal::{self, EntryFilter};
+use crate::store::{Entry, executions};
 
 /// An entry, who sees it, and the plan and task of its execution.
 #[derive(Clone, Debug)]

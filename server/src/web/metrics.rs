@@ -7,9 +7,9 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::{RouterState, WebState};
 use super::authentication::{METRICS_PATH, SignedIn};
 use super::problem::Problem;
+use super::{RouterState, WebState};
 use crate::service::{Service, ToolCallStats};
 
 /// The text format of Prometheus.

@@ -380,7 +380,7 @@ async fn changed_undo(
 ) -> Result<Response, Problem> {
     let inspected = state.service.executions().inspect(id).await?;
     let frame = Frame::load(state, signed_in, headers, Area::Executions, "Confirm").await?;
-    let mut page = control_page(state, inspected, query, ReaderRights::of(signed_in), frame).await?;
+    let mut page = control_page(state, &inspected, query, ReaderRights::of(signed_in), frame).await?;
     page.effect =
         format!("Nothing was undone: the calls have changed since they were shown. {}", page.effect);
     Ok(with_status(StatusCode::CONFLICT, render(&page)?))
