@@ -10,13 +10,13 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::answer_words::{AnswerButton, button};
+use super::answer_words::{AnswerButton, button, correctable_arguments};
 use super::execution_parts::ReaderRights;
 use super::frame::{Area, Frame};
 use super::markup::{Markup, count, icon, short_id};
-use super::question_card::{CallLine, QuestionCard, undo_lines};
+use super::question_card::{CallLine, QuestionCard, step_of, undo_lines};
 use super::{render, with_status};
-use crate::service::view::{AnswerOption, EntryView};
+use crate::service::view::{AnswerOption, EntryView, StepView};
 use crate::service::{
     AnswerChoice, FoundExecution, GivenAnswer, InspectedExecution, JournalFilter, PersonQuestion,
     QuestionSubject, ReportedStatus, undo_digest,
@@ -151,7 +151,8 @@ fn answer_page(
     frame: Frame,
 ) -> ConfirmPage {
     let id = inspected.view.id.to_string();
-    let AnswerButton { label, effect, is_hard, icon, .. } = button(question, option);
+    let step = step_of(inspected, question);
+    let AnswerButton { label, effect, is_hard, icon, .. } = button(question, step, option);
     let card = QuestionCard::of(inspected, question, rights.values);
     let undoes = option == AnswerOption::Decide(StepAnswer::Compensate);
     let brief = &question.facts.brief;
@@ -164,7 +165,7 @@ fn answer_page(
         remains: if undoes { remains(brief) } else { Vec::new() },
         form_path: format!("/executions/{id}/answer"),
         fields: vec![("question", question.digest.to_string()), ("answer", option.as_str().to_owned())],
-        value: value_field(question, option, rights),
+        value: value_field(question, step, option, rights),
         reason,
         asks_reason: if option == AnswerOption::Reject {
             "Reason, for whoever has to go on"
@@ -185,17 +186,26 @@ fn remains(brief: &crate::service::Brief) -> Vec<(String, String)> {
 }
 
 /// The field for the value that fits an answer. `None`: the answer carries none.
-fn value_field(question: &PersonQuestion, option: AnswerOption, rights: ReaderRights) -> Option<ValueField> {
-    let subject = question.facts.subject;
+fn value_field(
+    question: &PersonQuestion,
+    step: Option<&StepView>,
+    option: AnswerOption,
+    rights: ReaderRights,
+) -> Option<ValueField> {
     let pretty =
         |value: &Value| escape_hidden_in_json(&serde_json::to_string_pretty(value).unwrap_or_default());
     match option {
-        AnswerOption::Decide(StepAnswer::Retry) if subject == QuestionSubject::ToolQuestion => {
+        AnswerOption::Decide(StepAnswer::Retry)
+            if question.facts.subject == QuestionSubject::ToolQuestion =>
+        {
             Some(ValueField { label: "Reply, as JSON", text: reply_template(question) })
         }
         AnswerOption::Decide(StepAnswer::Retry) => {
-            let refused = question.waiting.refused_arguments.as_ref().filter(|_| rights.values)?;
-            Some(ValueField { label: "Corrected arguments, as JSON", text: pretty(refused) })
+            let sent = correctable_arguments(question, step, option).filter(|_| rights.values)?;
+            Some(ValueField {
+                label: "Arguments, as JSON, to be sent as they are or corrected",
+                text: pretty(sent),
+            })
         }
         AnswerOption::Decide(StepAnswer::Happened) | AnswerOption::Report(ReportedStatus::Succeeded) => {
             Some(ValueField { label: "Output, as JSON, if later steps read it", text: String::new() })
@@ -283,6 +293,9 @@ pub async fn answer(
         "" => None,
         text => Some(parse_json(text.as_bytes(), "value")?),
     };
+    // Arguments that were not changed are no correction: the step binds and sends them as before.
+    let sent = correctable_arguments(question, step_of(&inspected, question), option);
+    let value = value.filter(|value| sent != Some(value));
     let result = give_answer(&state, &signed_in, question, option, reason, value).await;
     let found = match result {
         Err(error) if error.code() == "stale_question" => {

@@ -1,9 +1,10 @@
 //! The words of an answer: its button, what it will do, and whether it asks once more.
 
 use actbook_engine::policy::StepAnswer;
+use serde_json::Value;
 
 use super::markup::{Icon, count, icon};
-use crate::service::view::{AnswerOption, WaitingView};
+use crate::service::view::{AnswerOption, StepView, WaitingView};
 use crate::service::{PersonQuestion, QuestionSubject, ReportedStatus};
 
 /// An answer as a button.
@@ -23,16 +24,17 @@ pub struct AnswerButton {
     pub is_first: bool,
 }
 
-/// The buttons of a question, in the order of its options.
-pub fn buttons(question: &PersonQuestion) -> Vec<AnswerButton> {
-    question.waiting.options.iter().map(|option| button(question, *option)).collect()
+/// The buttons of a question about this step, in the order of its options.
+pub fn buttons(question: &PersonQuestion, step: Option<&StepView>) -> Vec<AnswerButton> {
+    question.waiting.options.iter().map(|option| button(question, step, *option)).collect()
 }
 
 /// The button of one option.
-pub fn button(question: &PersonQuestion, option: AnswerOption) -> AnswerButton {
+pub fn button(question: &PersonQuestion, step: Option<&StepView>, option: AnswerOption) -> AnswerButton {
     let subject = question.facts.subject;
     let (name, label) = name_and_label(subject, option);
-    let confirms = confirms(subject, option);
+    let can_correct = correctable_arguments(question, step, option).is_some();
+    let confirms = can_correct || confirms(subject, option);
     let is_hard = matches!(option, AnswerOption::Decide(StepAnswer::Compensate | StepAnswer::Abandon));
     let is_retry = option == AnswerOption::Decide(StepAnswer::Retry);
     let is_failure = matches!(subject, QuestionSubject::Failure | QuestionSubject::ToolQuestion);
@@ -40,11 +42,22 @@ pub fn button(question: &PersonQuestion, option: AnswerOption) -> AnswerButton {
         value: option.as_str(),
         icon: icon(name),
         label: if confirms { format!("{label}…") } else { label.to_owned() },
-        effect: effect(question, option),
+        effect: if can_correct { correction_effect(&question.waiting) } else { effect(question, option) },
         confirms,
         is_hard,
         is_first: option == AnswerOption::Approve || (is_retry && is_failure && !question.waiting.rejected),
     }
+}
+
+/// The arguments of the failed call that a retry may send again or correct. `None`: the answer sends no such call.
+pub fn correctable_arguments<'a>(
+    question: &PersonQuestion,
+    step: Option<&'a StepView>,
+    option: AnswerOption,
+) -> Option<&'a Value> {
+    let is_retry = option == AnswerOption::Decide(StepAnswer::Retry);
+    let step = step.filter(|step| is_retry && step.tool.is_some() && step.by.is_none())?;
+    step.arguments.as_ref().filter(|_| question.facts.subject == QuestionSubject::Failure)
 }
 
 /// Whether an answer asks once more: it sends calls that were not agreed to before, ends the execution, or needs
@@ -151,6 +164,18 @@ fn rejection_effect(subject: QuestionSubject) -> &'static str {
         | QuestionSubject::Unknown
         | QuestionSubject::FailedUndo => "The step fails without being called, and asks what to do.",
     }
+}
+
+/// What a retry will do whose arguments can be corrected first.
+fn correction_effect(waiting: &WaitingView) -> String {
+    let text = if waiting.refused_arguments.is_some() {
+        "Calls it again; the same arguments were refused, so correct them."
+    } else if waiting.rejected {
+        "Asks for approval again, with the same arguments or corrected ones."
+    } else {
+        "Calls it again, with the same arguments or corrected ones."
+    };
+    text.to_owned()
 }
 
 fn retry_effect(waiting: &WaitingView, subject: QuestionSubject) -> String {

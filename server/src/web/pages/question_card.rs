@@ -59,8 +59,7 @@ impl QuestionCard {
     /// The card of a question; `shows_values`: the reader may see arguments.
     pub fn of(inspected: &InspectedExecution, question: &PersonQuestion, shows_values: bool) -> Self {
         let view = &inspected.view;
-        let step =
-            question.waiting.step.as_ref().and_then(|id| view.steps.iter().find(|step| step.id == *id));
+        let step = step_of(inspected, question);
         let (kind, class, title) = kind_and_title(question, step, shows_values);
         Self {
             execution: view.id.to_string(),
@@ -81,7 +80,7 @@ impl QuestionCard {
             calls: calls(question, shows_values),
             facts: facts(inspected, question, step, shows_values),
             warning: warning(question, step),
-            buttons: buttons(question),
+            buttons: buttons(question, step),
             plan: view.plan.name.clone(),
             version: view.plan.version,
             task: view.task.clone(),
@@ -90,6 +89,12 @@ impl QuestionCard {
             asked: question.facts.asked_at.as_deref().map(|at| elapsed(at, None)),
         }
     }
+}
+
+/// The step that a question is about. `None`: it is about the plan or its undo.
+pub fn step_of<'a>(inspected: &'a InspectedExecution, question: &PersonQuestion) -> Option<&'a StepView> {
+    let id = question.waiting.step.as_ref()?;
+    inspected.view.steps.iter().find(|step| step.id == *id)
 }
 
 /// Whether a question is about a call that was sent.
