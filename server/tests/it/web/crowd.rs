@@ -50,9 +50,9 @@ fn idle_and_live_connections_take_little_memory_and_give_it_back() {
 #[test]
 fn clients_that_read_nothing_do_not_grow_the_servers_memory() {
     const CLIENTS: usize = 40;
-    const PAUSES: usize = 400;
+    const PAUSES: usize = 1_000;
     /// Each pause makes an entry of this size: more than the connections' buffers hold in all.
-    const REASON_BYTES: usize = 20_000;
+    const REASON_BYTES: usize = 8_000;
     const GROWTH_MB_MAX: u64 = 100;
     let sandbox = Sandbox::new();
     let server = WebServer::start(&sandbox);

@@ -100,8 +100,8 @@ fn journal_view_filters_and_leads_to_a_position() {
     let failures = occurs(&only_failures, "<tr id=\"p-");
     assert_eq!(failures, 3, "two attempts and the step: {only_failures}");
     assert!(all > failures);
-    let of_kind = server.page(&cookie, &format!("/executions/{id}?view=journal&kind=attempt_started.1"));
-    assert_eq!(occurs(&of_kind, "<td class=\"kind\">attempt_started.1"), 3, "{of_kind}");
+    let of_kind = server.page(&cookie, &format!("/executions/{id}?view=journal&kind=attempt_started.2"));
+    assert_eq!(occurs(&of_kind, "<td class=\"kind\">attempt_started.2"), 3, "{of_kind}");
     let position = only_failures.rsplit("<tr id=\"p-").next().unwrap().split('"').next().unwrap();
     let at = server.page(&cookie, &format!("/executions/{id}?view=journal&at={position}"));
     let first = at.split("<tr id=\"p-").nth(1).unwrap().split('"').next().unwrap();
