@@ -138,7 +138,7 @@ impl Guard<'_> {
         self.service.sessions().end_call(caller, &part, &step, outcome).await
     }
 
-    /// Nobody will report any more on the calls in flight of this subagent (`None`: of all): they are unknown.
+    /// Makes the calls in flight of this subagent (`None`: of all) unknown: no report on them will come.
     pub async fn give_up_calls(
         &self,
         caller: &Caller,
@@ -275,7 +275,7 @@ fn refused(say: Option<String>) -> CallDecision {
     CallDecision::Refused { say: say.unwrap_or_else(|| "the call was given up".to_owned()) }
 }
 
-/// What an agent is told whose call nobody has answered about in time.
+/// What an agent is told if no person answered in time about its call.
 fn approve_advice(execution: &str, step: &str) -> String {
     format!(
         "nobody has answered yet: a person approves this call with `actbook approve {execution} {step}`; then make the \

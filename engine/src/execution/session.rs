@@ -37,7 +37,7 @@ pub struct SessionState {
     pub undo_selection: Option<Vec<StepId>>,
     /// Unix time in milliseconds of the running unwinding's start; `None`: none runs.
     pub unwinding_since_ms: Option<i64>,
-    /// The calls of agents that were given up while unwinding, and whose outcome nobody has settled yet.
+    /// The calls of agents that were given up while unwinding, and whose outcome is not settled yet.
     pub unsettled: BTreeSet<StepNo>,
     /// The number of calls that have started in this part.
     pub(super) starts: u32,

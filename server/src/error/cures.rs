@@ -15,7 +15,7 @@ use crate::tools::CatalogError;
 /// The cure for a secret in a value that would be stored.
 pub const SECRET_CURE: &str = "leave it out: `${env:NAME}` in the config puts it in when the call is made; a value that is no secret \
                                is written into the config as it is";
-/// What an agent does about servers that are not started because nobody trusts their config.
+/// What an agent does about servers that are not started because their config is not trusted.
 const UNTRUSTED_FOR_AGENT: &str = "its servers are not started: your user reads that file, runs `actbook trust` in its folder and starts this server again";
 const TOOL_SCHEMA_FOR_AGENT: &str = "list_tools with the tool's name as `search` shows its schema";
 

@@ -146,7 +146,7 @@ fn answer_of(decision: CallDecision) -> HookAnswer {
     }
 }
 
-/// How a failed call ended: nobody knows what an interrupted one did.
+/// How a failed call ended: what an interrupted one did is unknown.
 fn failed_outcome(error: &str, interrupted: bool) -> ReportedOutcome {
     let (error, retry_after_ms): (Value, _) = (json!({ "message": error }), None);
     if interrupted {

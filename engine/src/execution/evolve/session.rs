@@ -175,7 +175,7 @@ impl ExecutionState {
         self.fail_step(no, status, failure);
     }
 
-    /// Nobody has to say any more how this call ended.
+    /// The call needs no further report of how it ended.
     pub(super) fn mark_settled(&mut self, no: StepNo) {
         if let Some(session) = &mut self.session {
             session.unsettled.remove(&no);
