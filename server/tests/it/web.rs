@@ -20,3 +20,4 @@ mod roles;
 pub mod server;
 mod shown_calls;
 mod surface;
+mod viewer;

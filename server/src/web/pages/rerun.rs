@@ -16,6 +16,7 @@ use super::frame::{Area, Frame};
 use super::input_form::{InputFault, InputForm, SubmittedInputs};
 use super::markup::short_id;
 use super::{render, with_status};
+use crate::caller::Right;
 use crate::error::{DocumentKind, Error};
 use crate::service::ExecutedPlan;
 use crate::web::WebState;
@@ -42,6 +43,7 @@ pub async fn form(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
+    signed_in.require(Right::Run)?;
     let executed = state.service.executions().executed_plan(&id, false).await?;
     let form = InputForm::of(&executed.plan, &executed.inputs);
     let frame = Frame::load(&state, &signed_in, &headers, Area::Executions, "Rerun").await?;
