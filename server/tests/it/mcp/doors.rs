@@ -9,6 +9,8 @@ use super::serve_process::ServeProcess;
 use super::undo_approvals::change_config;
 use super::{work_plan, write_step};
 use crate::cli::Sandbox;
+use crate::cli::changing_server::ChangingServer;
+use crate::waiting::wait_for;
 use crate::web::pages::hidden_field;
 use crate::web::server::{WebReply, WebServer, new_token};
 
@@ -95,6 +97,16 @@ impl ApiDoor {
 }
 
 impl Door {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Stdio(_) => "stdio",
+            Self::Http(_) => "http",
+            Self::Api(_) => "API",
+            Self::Pages(_) => "pages",
+            Self::CommandLine => "command line",
+        }
+    }
+
     fn call(&mut self, tool: &str, arguments: Value) {
         match self {
             Self::Stdio(agent) => drop(agent.call(tool, arguments)),
@@ -272,13 +284,7 @@ fn check_cell(open: fn(&Sandbox) -> Door, cell: &Cell) {
     }
     change_config(&sandbox, |config| config["servers"]["files"]["tools"] = cell.tools.clone());
     let mut door = open(&sandbox);
-    let (is_person, label) = match door {
-        Door::Stdio(_) => (false, "stdio"),
-        Door::Http(_) => (false, "http"),
-        Door::Api(_) => (false, "API"),
-        Door::Pages(_) => (false, "pages"),
-        Door::CommandLine => (true, "command line"),
-    };
+    let (is_person, label) = (matches!(door, Door::CommandLine), door.label());
     if cell.probes_before {
         door.start_saved(&sandbox);
     } else {
@@ -304,5 +310,72 @@ fn no_interface_makes_a_call_that_the_config_forbids() {
         for open in DOORS {
             check_cell(open, &cell);
         }
+    }
+}
+
+/// A server with the tools `act` and `undo`, described with these words.
+fn tool_definitions(act: &str, undo: &str) -> Value {
+    let tool = |name, description| json!({ "name": name, "description": description, "inputSchema": { "type": "object" } });
+    json!([tool("act", act), tool("undo", undo)])
+}
+
+/// The plan `work` with one call of `act`.
+fn acting_plan(arguments: Value) -> Value {
+    let undo = json!({ "tool": "shifty/undo" });
+    work_plan(&[json!({ "id": "a", "tool": "shifty/act", "arguments": arguments, "compensation": undo })])
+}
+
+#[test]
+fn no_interface_calls_a_tool_that_changed_since_it_was_checked() {
+    for open in DOORS {
+        let shifty = ChangingServer::new(&tool_definitions("acts", "takes it back"));
+        shifty.sandbox.write("plan.json", &acting_plan(json!({})).to_string());
+        shifty.sandbox.expect(0, &["run", "plan.json"]);
+        shifty.sandbox.expect(0, &["plan", "save", "plan.json"]);
+        let id = shifty.sandbox.newest();
+        shifty.set_tools(&tool_definitions("acts otherwise", "takes more back"));
+        let mut door = open(&shifty.sandbox);
+        door.start_saved(&shifty.sandbox);
+        assert_eq!(shifty.calls_of("act"), 1, "a saved plan");
+        door.answer(&shifty.sandbox, &id, Answer::Undo);
+        assert_eq!(shifty.calls_of("undo"), 0, "an undo");
+    }
+}
+
+#[test]
+fn no_interface_repeats_a_failed_call_of_a_tool_that_changed() {
+    for open in DOORS {
+        let shifty = ChangingServer::new(&tool_definitions("acts", "takes it back"));
+        shifty.sandbox.write("plan.json", &acting_plan(json!({ "fail": true })).to_string());
+        shifty.sandbox.expect(3, &["run", "plan.json"]);
+        let id = shifty.sandbox.newest();
+        shifty.set_tools(&tool_definitions("acts otherwise", "takes it back"));
+        open(&shifty.sandbox).answer(&shifty.sandbox, &id, Answer::Retry("a"));
+        assert_eq!(shifty.calls_of("act"), 1);
+    }
+}
+
+#[test]
+fn no_interface_repeats_the_call_of_a_driver_that_was_killed() {
+    for open in DOORS {
+        let sandbox = Sandbox::new();
+        sandbox
+            .write("plan.json", &work_plan(&[json!({ "id": "held", "tool": "command/hold" })]).to_string());
+        let mut driver = sandbox.start(&["run", "plan.json"]);
+        wait_for("the call to arrive", || sandbox.path("holding").exists().then_some(()));
+        driver.kill().unwrap();
+        driver.wait().unwrap();
+        let id = sandbox.newest();
+        let mut door = open(&sandbox);
+        door.go_on(&sandbox, &id);
+        let label = door.label();
+        assert_eq!(
+            sandbox.json(&["show", &id])["status"],
+            "blocked",
+            "{label}: it asks whether the call happened"
+        );
+        let attempts = journal_entries(&sandbox, "attempt_started").len();
+        assert_eq!(attempts, 1, "calls at the {label}");
+        sandbox.release();
     }
 }
