@@ -28,7 +28,7 @@ use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
 pub use database::{DatabaseOptions, without_password};
-pub use find::{ConfigLocation, locate_config};
+pub use find::{ConfigLocation, locate_config, nearest_config_folder};
 pub use guard::{AskConfig, AskVia, GuardConfig};
 pub use inherit::InheritEnv;
 pub use mcp_servers::UnknownWord;

@@ -73,7 +73,7 @@ impl Guard<'_> {
     ) -> Result<CallDecision, Error> {
         let mut part = self.open_session(caller, origin).await?;
         let stored = self.service.sessions().as_stored(&call.arguments);
-        if let Some(known) = part.find_call(call.id.as_deref(), &stored) {
+        if let Some(known) = part.find_call(&call.tool, call.id.as_deref(), &stored) {
             return self.decision_about(&part, &known, None).await;
         }
         for _ in 0..JUDGEMENTS_MAX {

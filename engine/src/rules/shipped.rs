@@ -71,13 +71,13 @@ const NO_SECRETS_OUT: &[ShippedRule] = &[
 const PROTECT_AGENT_CONFIG: &[ShippedRule] = &[
     ShippedRule {
         name: "protect-agent-config",
-        when: r#"!call.read_only && call.paths.exists(path, path.matches("/(\\.claude|\\.cursor|\\.codex|\\.gemini|\\.copilot|\\.github/hooks|\\.git/hooks|\\.config/actbook|\\.local/share/actbook)(/|$)|/(actbook\\.ya?ml|\\.mcp\\.json|mcp\\.json|hooks\\.json)$"))"#,
+        when: r#"!call.read_only && call.paths.exists(path, path.matches("/(\\.claude|\\.cursor|\\.codex|\\.gemini|\\.copilot|\\.github/hooks|\\.git/hooks|\\.config/actbook|\\.local/share/actbook)(/|$)|/\\.git/config$|/(actbook\\.ya?ml|\\.claude\\.json|\\.mcp\\.json|mcp\\.json|hooks\\.json)$"))"#,
         then: RuleEffect::Deny,
         say: "the call changes the configuration of an agent or of Actbook",
     },
     ShippedRule {
         name: "no-self-approval",
-        when: r#"call.tool == "client/shell" && call.arguments.command.matches("(^|[^A-Za-z0-9_.-])actbook(\\.exe)?[\"']?\\s+(--?[a-z-]+(=\\S+|\\s+\\S+)?\\s+)*(approve|reject|decide|trust|session|uninstall|install|token|resume|tools\\s+accept)($|\\s)")"#,
+        when: r#"call.tool == "client/shell" && call.arguments.command.matches("(^|[^A-Za-z0-9_.-])actbook(\\.exe)?[\"']?\\s+(--?[a-z-]+(=\\S+|\\s+\\S+)?\\s+)*(approve|reject|decide|trust|session|uninstall|install|token|open|serve|mcp|hook|resume|undo|cancel|cleanup|tools\\s+accept)($|[^A-Za-z0-9_-])")"#,
         then: RuleEffect::Deny,
         say: "the command answers Actbook's own questions or changes its settings; a person does that",
     },

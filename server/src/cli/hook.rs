@@ -1,6 +1,7 @@
 //! `hook`: answers one event of an agent's client. Whatever goes wrong, a call that is about to begin is denied.
 
 use std::io::Read;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::args::{CommonArgs, HookArgs};
@@ -8,8 +9,12 @@ use super::config::{self, ConfigNeed};
 use super::output::Output;
 use super::session::Session;
 use super::{CommandResult, Exit};
+use crate::config::nearest_config_folder;
 use crate::error::{CommandLineCode, Error};
 use crate::guard::{Guard, HookAnswer, HookClient, HookEvent, answer_hook};
+
+/// The variable in which Claude Code gives a hook the folder of its project.
+const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
 
 /// Longest event, in bytes: a client sends whole files.
 const EVENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -48,6 +53,9 @@ async fn answer(
     event: &HookEvent,
     limit: Duration,
 ) -> Result<HookAnswer, Error> {
+    if common.config.is_none() {
+        enter_guarded_folder(event);
+    }
     let config = config::load_config(ConfigNeed::Trusted, common, output)?;
     if let Some(withheld) = &config.withheld {
         return Err(withheld.into());
@@ -59,6 +67,19 @@ async fn answer(
         session.service.close().await;
     }
     Ok(answer)
+}
+
+/// Goes to the folder whose config guards the session: that of the project, as the client names it, else the nearest
+/// one above the agent's folder that has a config. An agent leaves no guard behind by changing its folder.
+fn enter_guarded_folder(event: &HookEvent) {
+    let named = std::env::var_os(PROJECT_VARIABLE).map(PathBuf::from).filter(|folder| folder.is_dir());
+    let agents = event.folder.as_deref().map(PathBuf::from);
+    let folders: Vec<PathBuf> = named.into_iter().chain(agents).collect();
+    let guarded = folders.iter().find_map(|folder| nearest_config_folder(folder));
+    if let Some(folder) = guarded.or(folders.first().map(PathBuf::as_path)) {
+        // A folder that is gone has no config: the call is then judged where the client started the hook.
+        drop(std::env::set_current_dir(folder));
+    }
 }
 
 fn read_event() -> Result<String, Error> {

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use actbook_engine::rules::{GuardMode, RuleEffect};
+
 use crate::config::{
-    Authority, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
-    TemplatePart, is_secret_name, locate_config, resolve_program,
+    Authority, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, GuardConfig, InheritEnv,
+    McpServer, TemplatePart, is_secret_name, locate_config, resolve_program,
 };
 use crate::error::{CommandLineCode, Error};
 use crate::tools::escape_hidden;
@@ -156,11 +158,29 @@ fn policy_lines(config: &Config) -> Vec<String> {
     if !config.egress_allow.is_empty() {
         lines.push(format!("reach hosts inside your network: {}", config.egress_allow.join(", ")));
     }
+    lines.extend(config.guard.iter().map(guard_line));
     let starts = config.task_plans.iter().filter(|(_, rule)| rule.start);
     lines.extend(
         starts.map(|(rule, _)| format!("start a plan for each new task of the rule {}", quoted(rule))),
     );
     lines
+}
+
+/// What the config says of the calls that guarded agents make.
+fn guard_line(guard: &GuardConfig) -> String {
+    let rules: Vec<String> = guard
+        .rules
+        .iter()
+        .map(|rule| format!("{} ({})", quoted(&rule.name), rule.then.as_str()))
+        .chain((guard.unknown == RuleEffect::Allow).then(|| "unknown tools (allow)".to_owned()))
+        .collect();
+    let rules = if rules.is_empty() { "no rules".to_owned() } else { rules.join(", ") };
+    match guard.mode {
+        GuardMode::Enforce => format!("judge the calls of guarded agents by {rules}"),
+        GuardMode::Observe => {
+            format!("let the calls of guarded agents pass, and note what {rules} would refuse")
+        }
+    }
 }
 
 /// A child process that the config would have Actbook start.

@@ -36,6 +36,11 @@ pub fn locate_config(named: Option<&Path>) -> Result<ConfigLocation, ConfigError
     Ok(users.map_or(ConfigLocation::Nowhere(working_folder), ConfigLocation::User))
 }
 
+/// The nearest of the folder and those above it that has a config file. `None`: none has.
+pub fn nearest_config_folder(folder: &Path) -> Option<&Path> {
+    folder.ancestors().find(|folder| FILE_NAMES.iter().any(|name| folder.join(name).is_file()))
+}
+
 /// The config file in a folder; None: there is none.
 fn config_in_folder(folder: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let mut found = FILE_NAMES.iter().map(|name| folder.join(name)).filter(|file| file.is_file());

@@ -147,10 +147,14 @@ impl SessionPart {
         self.execution.spent_budget(tool, now_ms)
     }
 
-    /// The step of a call with the client's id `call` and these arguments, as they are stored.
-    pub fn find_call(&self, call: Option<&str>, arguments: &Value) -> Option<String> {
+    /// The step of this call with the client's id `call` and these arguments, as they are stored. One that was made and
+    /// has ended is not found: the same call again is another one.
+    pub fn find_call(&self, tool: &str, call: Option<&str>, arguments: &Value) -> Option<String> {
         let no = self.execution.find_call(call?)?;
-        self.has_arguments(no, arguments).then(|| self.execution.step_id(no).to_string())
+        let step = self.execution.step(no);
+        let has_ended = !step.attempts.is_empty() && step.status() != StepStatus::AwaitingAgent;
+        let is_same = self.execution.plan.step(no).tool() == Some(tool) && self.has_arguments(no, arguments);
+        (is_same && !has_ended).then(|| self.execution.step_id(no).to_string())
     }
 
     /// The step of the call in flight that ends: by the client's id, or else the oldest equal one. A call whose prompt

@@ -110,6 +110,7 @@ impl Sandbox {
             .env_remove("ACTBOOK_DATABASE")
             .env_remove("ACTBOOK_CONFIG")
             .env_remove("ACTBOOK_LOG")
+            .env_remove("CLAUDE_PROJECT_DIR")
             .stdin(Stdio::null())
             .envs(self.database.iter().map(|url| ("ACTBOOK_DATABASE", url)))
             .envs(self.variables.iter().copied());

@@ -6,7 +6,7 @@ mod policy;
 mod questions;
 
 use std::io::Write;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -48,11 +48,18 @@ fn session_event(sandbox: &Sandbox, name: &str, more: Value) -> Value {
 /// The hook's process, with the event on its stdin.
 fn start_hook(sandbox: &Sandbox, client: &str, event: &str, more: &[&str]) -> Child {
     let words = [&["hook", client], more].concat();
-    let mut command = sandbox.command(&words);
+    start_with_event(sandbox.command(&words), event)
+}
+
+fn start_with_event(mut command: Command, event: &str) -> Child {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(event.as_bytes()).unwrap();
     child
+}
+
+fn run_with_event(command: Command, event: &str) -> CliOutput {
+    start_with_event(command, event).wait_with_output().unwrap().into()
 }
 
 fn run_hook(sandbox: &Sandbox, event: &Value, more: &[&str]) -> CliOutput {
@@ -131,6 +138,77 @@ fn link_out_of_the_folder_is_outside() {
         let call = before(&sandbox, path, "Write", json!({ "file_path": path, "content": "x" }));
         assert_eq!(decide(&sandbox, &call).unwrap().0, "deny", "{path}");
     }
+}
+
+#[test]
+fn link_whose_target_does_not_exist_is_followed() {
+    let sandbox = guarded(json!({ "use": ["stay-in-folder"] }));
+    for (link, target) in
+        [("absolute", "/etc/not-there"), ("relative", "../not-there"), ("first", "relative")]
+    {
+        std::os::unix::fs::symlink(target, sandbox.path(link)).unwrap();
+        let call = before(&sandbox, link, "Write", json!({ "file_path": link, "content": "x" }));
+        assert_eq!(decide(&sandbox, &call).unwrap().0, "deny", "{link}");
+    }
+    std::os::unix::fs::symlink("inner-not-there", sandbox.path("inner")).unwrap();
+    let call = before(&sandbox, "inner", "Write", json!({ "file_path": "inner", "content": "x" }));
+    assert_eq!(decide(&sandbox, &call), None);
+}
+
+#[test]
+fn paths_are_found_however_they_are_written() {
+    let sandbox = guarded(json!({ "use": ["stay-in-folder"], "unknown": "allow" }));
+    let inputs = [
+        json!({ "path": "~/../x" }),
+        json!({ "path": "~root/x" }),
+        json!({ "uri": "file://localhost/etc/x" }),
+        json!({ "from": "a", "to": "/etc/x" }),
+        json!({ "files": [["a", "/etc/x"]] }),
+        json!({ "a": { "b": { "c": { "d": { "e": { "f": { "g": { "h": { "i": { "path": "/x" } } } } } } } } } }),
+    ];
+    for (no, input) in inputs.into_iter().enumerate() {
+        let call = before(&sandbox, &no.to_string(), "mcp__notes__keep", input.clone());
+        assert_eq!(decide(&sandbox, &call).unwrap().0, "deny", "{input}");
+    }
+    let remote = json!({ "uri": "https://x.example/a" });
+    assert_eq!(decide(&sandbox, &before(&sandbox, "remote", "mcp__notes__keep", remote)), None);
+}
+
+#[test]
+fn agent_that_changes_its_folder_stays_guarded() {
+    let sandbox = guarded(json!({ "use": ["stay-in-folder"] }));
+    let (below, elsewhere) = (sandbox.path("sub/deeper"), tempfile::tempdir().unwrap());
+    std::fs::create_dir_all(&below).unwrap();
+    let decide_in = |folder: &std::path::Path, variables: &[(&'static str, &str)]| {
+        let mut event = before(&sandbox, "t1", "Write", json!({ "file_path": "/etc/motd", "content": "x" }));
+        event["cwd"] = json!(folder);
+        event["tool_use_id"] = json!(folder);
+        let mut command = sandbox.command(&["hook", "claude-code"]);
+        command.current_dir(folder).envs(variables.iter().copied());
+        decision(&run_with_event(command, &event.to_string()))
+    };
+    assert_eq!(decide_in(sandbox.folder.path(), &[]).unwrap().0, "deny");
+    assert_eq!(decide_in(&below, &[]).unwrap().0, "deny");
+    let project = [("CLAUDE_PROJECT_DIR", sandbox.folder.path().to_str().unwrap())];
+    assert_eq!(decide_in(elsewhere.path(), &project).unwrap().0, "deny");
+    assert_eq!(statuses(&sandbox), ["failed", "failed", "failed"], "one session, wherever the agent is");
+}
+
+#[test]
+fn call_that_has_ended_is_judged_anew_and_so_is_another_tool() {
+    let sandbox = guarded(json!({
+        "rules": [{ "name": "shell", "when": "call.tool == 'client/shell'", "then": "deny" }],
+    }));
+    let input = json!({ "file_path": "a.txt", "command": "ls" });
+    let read = before(&sandbox, "t1", "Read", input.clone());
+    assert_eq!(decide(&sandbox, &read), None);
+    assert_eq!(decide(&sandbox, &before(&sandbox, "t1", "Bash", input)).unwrap().0, "deny");
+    let other = before(&sandbox, "t2", "Read", json!({ "file_path": "b.txt" }));
+    for _ in 0..2 {
+        assert_eq!(decide(&sandbox, &other), None);
+        assert_eq!(decide(&sandbox, &after(&other, json!({}))), None);
+    }
+    assert_eq!(statuses(&sandbox), ["awaiting_agent", "failed", "succeeded", "succeeded"]);
 }
 
 #[test]

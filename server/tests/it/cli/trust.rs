@@ -139,13 +139,20 @@ fn trust_without_yes_is_refused_and_shows_the_content() {
     let mut config = hostile_config();
     config["http"] =
         json!({ "post": { "url": "http://127.0.0.1:9/", "headers": { "K": "${env:AWS_SECRET}" } } });
+    config["guard"] = json!({ "mode": "observe", "use": ["trifecta"] });
     config["commands"]["ac\nt\u{1b}[2J"] = json!({ "argv": ["touch\nTrusted: yes"] });
     std::fs::write(sandbox.path("actbook.yaml"), config.to_string()).unwrap();
     let ran = sandbox.run(&["trust"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    for part in
-        ["demo-tools", "http://127.0.0.1:9/", "AWS_SECRET", "agents approve", "touch started", "--yes"]
-    {
+    for part in [
+        "demo-tools",
+        "http://127.0.0.1:9/",
+        "AWS_SECRET",
+        "agents approve",
+        "touch started",
+        "note what trifecta",
+        "--yes",
+    ] {
         assert!(ran.stderr.contains(part), "no {part}: {}", ran.stderr);
     }
     assert!(!ran.stderr.contains('\u{1b}') && !ran.stderr.contains("\nTrusted"), "{}", ran.stderr);
