@@ -40,23 +40,35 @@ pub fn print_outcome(output: &Output, view: &ExecutionView) {
 
 /// `succeeded after 2.1 s: 6 of 6 steps done; everything ran`
 pub fn headline(view: &ExecutionView) -> String {
+    let took = took_text(view);
+    if let Some(calls) = view.call_summary() {
+        let status = if view.status == ExecutionStatus::Succeeded { "ended" } else { view.status.as_str() };
+        return format!("{}{took}: {calls}", painted(status_style::execution_style(view.status), status));
+    }
     let done = format!("{} of {} steps done", view.progress.done, view.progress.total);
-    let took = match (timestamp_ms(&view.started_at), view.ended_at.as_deref().and_then(timestamp_ms)) {
-        (Some(from), Some(to)) => format!(" after {}", times::elapsed_text(to - from)),
-        (_, _) => String::new(),
-    };
     let meaning = match view.status {
         ExecutionStatus::Running => "it is under way",
         ExecutionStatus::Paused => "nothing starts until it is resumed",
         ExecutionStatus::Blocked => "it waits for an answer",
         ExecutionStatus::Compensating => "what was done is being undone",
         ExecutionStatus::Succeeded => "everything ran",
+        ExecutionStatus::Failed if view.undone().next().is_some() => {
+            "it ended, and what can be undone has been"
+        }
         ExecutionStatus::Failed => "it ended, and the plan was not carried out in full",
         ExecutionStatus::Cancelled => "it was stopped; what was done remains",
         ExecutionStatus::Compensated => "everything that ran has been undone",
     };
     let status = painted(status_style::execution_style(view.status), view.status);
     format!("{status}{took}: {done}; {meaning}")
+}
+
+/// ` after 2.1 s`; empty if it has not ended.
+fn took_text(view: &ExecutionView) -> String {
+    match (timestamp_ms(&view.started_at), view.ended_at.as_deref().and_then(timestamp_ms)) {
+        (Some(from), Some(to)) => format!(" after {}", times::elapsed_text(to - from)),
+        (_, _) => String::new(),
+    }
 }
 
 /// An RFC 3339 time as Unix milliseconds; `None` if it cannot be parsed.
@@ -248,6 +260,12 @@ pub fn print_questions(output: &Output, id: &str, waiting: &[WaitingView]) {
         }
         for command in answer_commands(id, waiting) {
             output.line(format_args!("      {}", painted(BUSY, command)));
+        }
+        if waiting.options.contains(&AnswerOption::Decide(StepAnswer::Retry))
+            && waiting.refused_arguments.is_none()
+        {
+            let hint = "a call is corrected by `retry --arguments JSON`, with all of its arguments";
+            output.line(format_args!("      {}", painted(QUIET, hint)));
         }
         if let Some(page) = &waiting.page {
             output.line(format_args!("      {} {page}", painted(QUIET, "or in a browser:")));

@@ -24,7 +24,7 @@ const VERSION: &str = "1.2";
 /// dashboard until a signal arrives.
 pub async fn demo(output: &Output, keep: Option<PathBuf>, serves: bool) -> CommandResult {
     super::signals::start_signal_task()?;
-    let scratch = ScratchFolder::create(keep)?;
+    let scratch = ScratchFolder::create(keep, serves)?;
     let session = scratch.open_session(output).await?;
     let mut ended = run_story(&session, &scratch).await;
     if serves && ended.is_ok() {
@@ -39,6 +39,8 @@ pub async fn demo(output: &Output, keep: Option<PathBuf>, serves: bool) -> Comma
 struct ScratchFolder {
     folder: PathBuf,
     is_kept: bool,
+    /// The dashboard shows it afterwards.
+    is_served: bool,
 }
 
 impl Drop for ScratchFolder {
@@ -58,7 +60,7 @@ fn folder_error(error: std::io::Error) -> Error {
 
 impl ScratchFolder {
     /// Creates the folder with a config, the plan and a small website; an error if it holds a demo already.
-    fn create(keep: Option<PathBuf>) -> Result<Self, Error> {
+    fn create(keep: Option<PathBuf>, is_served: bool) -> Result<Self, Error> {
         let kept = keep.is_some();
         let temporary = || std::env::temp_dir().join(format!("actbook-demo-{}", std::process::id()));
         let folder = std::path::absolute(keep.unwrap_or_else(temporary)).map_err(folder_error)?;
@@ -69,7 +71,7 @@ impl ScratchFolder {
         }
         std::fs::create_dir_all(folder.join("work/website")).map_err(folder_error)?;
         std::fs::write(folder.join("work/website/index.md"), "# Our website\n").map_err(folder_error)?;
-        let scratch = Self { folder, is_kept: kept };
+        let scratch = Self { folder, is_kept: kept, is_served };
         std::fs::write(scratch.folder.join("plan.yaml"), PLAN).map_err(folder_error)?;
         std::fs::write(scratch.folder.join("actbook.yaml"), scratch.config_text()?).map_err(folder_error)?;
         Ok(scratch)
@@ -265,10 +267,12 @@ impl DemoNarrator<'_> {
                  {binary} --config actbook.yaml check plan.yaml      checks the plan"
             )
         } else {
-            "  actbook demo --serve                 the same, and shows it in the dashboard\n  \
-             actbook demo --keep story            the same, and leaves the folder to look around in"
+            "  actbook demo --keep story            the same, and leaves the folder to look around in"
                 .to_owned()
         };
+        if !scratch.is_served {
+            self.say("  actbook demo --serve                 the same, and shows it in the dashboard");
+        }
         self.say(&look);
         self.say("  actbook help start                   five minutes with a real client and real servers\n  actbook --help                       everything else");
     }

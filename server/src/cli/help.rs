@@ -35,7 +35,7 @@ const fn guide_sections(
     HelpTopic { name, about, page: GUIDE, sections }
 }
 
-const TOPICS: [HelpTopic; 18] = [
+const TOPICS: [HelpTopic; 19] = [
     whole_page(
         "start",
         "five minutes with a real client and real servers",
@@ -96,6 +96,7 @@ const TOPICS: [HelpTopic; 18] = [
         "who may call `actbook serve`: tokens, roles, signing in",
         include_str!("../../../docs/tokens.md"),
     ),
+    whole_page("dashboard", "the pages of `actbook serve`", include_str!("../../../docs/dashboard.md")),
     whole_page("api", "the HTTP API of `actbook serve`", include_str!("../../../docs/api.md")),
     whole_page("library", "Actbook inside a Rust program", include_str!("../../../docs/library.md")),
 ];

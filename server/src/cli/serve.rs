@@ -90,6 +90,15 @@ fn listen_error(error: std::io::Error) -> Error {
     Error::command_line(CommandLineCode::Listen, error.to_string(), "choose another --listen")
 }
 
+/// The command that opens the dashboard of this database; without an address that may hold a password.
+fn open_command(session: &Session) -> String {
+    let database = &session.database;
+    if *database == crate::folders::default_database() || database.contains("://") {
+        return "actbook open".to_owned();
+    }
+    format!("actbook --database {database} open")
+}
+
 /// Prints where clients connect, and a one-time URL that signs a person in. Behind a public URL there is none: the
 /// output of a service is often kept.
 async fn print_urls(session: &Session, access: &AccessConfig, bound: SocketAddr) -> Result<(), Error> {
@@ -111,7 +120,8 @@ async fn print_urls(session: &Session, access: &AccessConfig, bound: SocketAddr)
     output.line(format_args!("listening on {url}"));
     if let Some(login) = login {
         output.line(format_args!(
-            "dashboard: {login}      once, within ten minutes; `actbook open` gives another"
+            "dashboard: {login}      once, within ten minutes; `{}` gives another",
+            open_command(session)
         ));
     }
     Ok(())

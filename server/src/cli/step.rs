@@ -124,9 +124,16 @@ fn print_compensation(output: &Output, detail: &StepDetail) {
     if !detail.compensations.is_empty() || !detail.to_undo.is_empty() {
         output.line(painted(STRONG, "compensation"));
     }
-    for CompensationView { attempt, started_at, outcome: result_outcome, category, arguments, result } in
-        &detail.compensations
-    {
+    for undo in &detail.compensations {
+        let CompensationView {
+            attempt,
+            started_at,
+            ended_at: _,
+            outcome: result_outcome,
+            category,
+            arguments,
+            result,
+        } = undo;
         let at = times::local_date_time(started_at);
         output
             .line(format_args!("  {at}  of attempt {attempt}: {}", outcome_text(*result_outcome, *category)));

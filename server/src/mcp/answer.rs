@@ -244,6 +244,13 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
     if let Some(more) = view.waiting.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
         text.push_line(format!("Waits: {more} more questions"));
     }
+    let undone: Vec<&StepId> = view.undone().map(|step| &step.id).collect();
+    if !undone.is_empty() {
+        text.push_line(format!(
+            "Undone: {}. What they did has been taken back.",
+            join_first(&undone, |id| id.to_string())
+        ));
+    }
     if let Some(rejection) = &view.undo_rejected {
         text.push_line(format!("Undo: {}", step::approval_text(rejection)));
     }

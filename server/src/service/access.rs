@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use super::Service;
 use super::view::format_time;
-use crate::caller::{Caller, Credential, CredentialKind, Right, Role};
+use crate::caller::{Caller, Credential, CredentialKind, IdempotencyKey, Right, Role};
 use crate::error::{Corruption, Error};
 use crate::random;
-use crate::store::{self, credentials};
+use crate::store::{Statement, credentials};
 
 /// How long a token is good unless its creator says otherwise.
 pub const TOKEN_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -157,25 +157,28 @@ impl Access<'_> {
             let kind =
                 if spec.is_person { CredentialKind::PersonToken } else { CredentialKind::ProgramToken };
             let token = token_text::new_token(kind);
-            let id = self.insert_token(caller, spec, kind, &token, replaced.as_deref()).await?;
+            let issued = self.insert_token(caller, spec, kind, &token, replaced.as_deref())?;
             secret = Some(token);
-            Ok(id)
+            Ok(issued)
         };
-        let id: String = self.0.perform_once(caller, issue).await?;
+        let id: String = self.0.commit_once(caller, issue).await?;
+        if caller.key.as_ref().is_some_and(IdempotencyKey::was_repeated) {
+            secret = None;
+        }
         let stored = credentials::token_by_id(self.0.tenant, &id).first(&self.0.db).await?;
         let missing = || Error::NoSuchToken { given: id.clone() };
         Ok(NewToken { token: secret, view: token_view(stored.ok_or_else(missing)?) })
     }
 
-    /// Inserts a token and returns its id; the token with the id `replaced` expires after `ROTATION_OVERLAP`.
-    async fn insert_token(
+    /// The statements that insert a token, and its id; the token with the id `replaced` expires after `ROTATION_OVERLAP`.
+    fn insert_token(
         self,
         caller: &Caller,
         spec: TokenSpec,
         kind: CredentialKind,
         token: &str,
         replaced: Option<&str>,
-    ) -> Result<String, Error> {
+    ) -> Result<(Vec<Statement>, String), Error> {
         let name = check_name(&spec.name)?;
         self.0.refuse_secret_name("the token's name", name)?;
         let row = credentials::TokenRow {
@@ -196,8 +199,7 @@ impl Access<'_> {
         let mut statements = vec![credentials::insert_token(self.0.tenant, &row, &hash.0, lifetime_ms)];
         let overlap_ms = ROTATION_OVERLAP.as_millis() as i64;
         statements.extend(replaced.map(|id| credentials::shorten_token(self.0.tenant, id, overlap_ms)));
-        self.0.db.transact(statements).await?;
-        Ok(row.id)
+        Ok((statements, row.id))
     }
 
     /// Every token, newest first. Refused if the caller is no admin.
@@ -323,7 +325,7 @@ impl Access<'_> {
     }
 
     /// Writes the use of a credential down, at most once a minute, without making the request wait.
-    fn record_use(self, id: &str, touch: store::Statement) {
+    fn record_use(self, id: &str, touch: Statement) {
         if !self.0.credential_use.is_due(id) {
             return;
         }

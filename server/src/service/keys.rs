@@ -10,7 +10,7 @@ use super::redact::RedactedRequest;
 use crate::caller::{Caller, IdempotencyKey, KEY_BYTES_MAX, KEY_PART_SEPARATOR};
 use crate::error::{Corruption, Error};
 use crate::ledger::{DriveState, KeyedReply, KeyedRequest, RequestKey};
-use crate::store::{self, requests};
+use crate::store::{self, Statement, requests};
 
 /// What the keys of a request's parts add to it at most, in bytes.
 const KEY_PART_BYTES_MAX: usize = 64;
@@ -74,9 +74,7 @@ impl Service {
             return parse_result(&stored);
         }
         let result = perform.await?;
-        let unwritten = |error: serde_json::Error| Error::Bug(format!("a result is no JSON: {error}"));
-        let text = serde_json::to_string(&result).map_err(unwritten)?;
-        match self.store_result(caller, key, text).await {
+        match self.store_result(caller, key, result_text(&result)?).await {
             Ok(()) => Ok(result),
             // The same request was made at the same time.
             Err(Error::Store(store::Error::Constraint(_))) => match self.previous_result(caller).await? {
@@ -87,13 +85,46 @@ impl Service {
         }
     }
 
+    /// Commits the statements that `prepare` gives, with its result under the caller's key. A repeated request commits
+    /// nothing, also one made at the same time, and gets the result of the first.
+    pub(super) async fn commit_once<T: Serialize + DeserializeOwned>(
+        &self,
+        caller: &Caller,
+        prepare: impl Future<Output = Result<(Vec<Statement>, T), Error>>,
+    ) -> Result<T, Error> {
+        if let Some(stored) = self.previous_result(caller).await? {
+            return parse_result(&stored);
+        }
+        let (mut statements, result) = prepare.await?;
+        if let Some(key) = &caller.key {
+            statements.push(self.insert_result(caller, key, result_text(&result)?)?);
+        }
+        match self.db.transact(statements).await {
+            Ok(_) => Ok(result),
+            Err(error @ store::Error::Constraint(_)) => match self.previous_result(caller).await? {
+                Some(stored) => parse_result(&stored),
+                None => Err(error.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Stores what a request gave under its key. Err `Constraint`: the key was used meanwhile.
     async fn store_result(&self, caller: &Caller, key: &IdempotencyKey, result: String) -> Result<(), Error> {
+        self.db.transact(vec![self.insert_result(caller, key, result)?]).await?;
+        Ok(())
+    }
+
+    fn insert_result(
+        &self,
+        caller: &Caller,
+        key: &IdempotencyKey,
+        result: String,
+    ) -> Result<Statement, Error> {
         let RequestKey { caller, key, digest } = self.request_key(caller, key)?;
         let at = self.ledger.clock().now_ms();
         let row = requests::RequestRow { digest: digest.0.to_vec(), result, at };
-        self.db.transact(vec![requests::insert(self.tenant, &caller, &key, &row)]).await?;
-        Ok(())
+        Ok(requests::insert(self.tenant, &caller, &key, &row))
     }
 
     /// The key as it is stored. Keys are separate per credential, and in a confined service per project, even for
@@ -123,6 +154,11 @@ impl Executions<'_> {
     pub(super) fn current(self, stream: StreamId) -> Result<DriveState, Error> {
         Ok(self.0.ledger.with_execution(stream, |execution| DriveState::from_execution(stream, execution))?)
     }
+}
+
+/// A result as it is stored.
+fn result_text(result: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(result).map_err(|error| Error::Bug(format!("a result is no JSON: {error}")))
 }
 
 /// A stored result. Err: it is of another request, or of another version of Actbook.

@@ -78,6 +78,7 @@ pub struct CompensationView {
     /// Number, from 1, of the attempt whose effect it undoes.
     pub attempt: u32,
     pub started_at: String,
+    pub ended_at: Option<String>,
     pub outcome: Option<Outcome>,
     pub category: Option<ErrorCategory>,
     pub arguments: Option<Value>,
@@ -201,6 +202,7 @@ fn compensation_view(undo: &Attempt, values: &LoadedPayloads) -> CompensationVie
     CompensationView {
         attempt: undo.undoes.map_or(0, |attempt| attempt + 1),
         started_at: format_time(undo.started_at_ms),
+        ended_at: undo.ended_at_ms.map(format_time),
         outcome: undo.outcome,
         category: undo.category,
         arguments: stored_value(undo.arguments, values),

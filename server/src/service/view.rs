@@ -94,6 +94,32 @@ impl ExecutionView {
     pub fn needs_driver(&self) -> bool {
         needs_driver(self.status, &self.plan.id)
     }
+
+    /// The steps whose effect was taken back.
+    pub fn undone(&self) -> impl Iterator<Item = &StepView> {
+        self.steps.iter().filter(|step| step.status == StepStatus::Compensated)
+    }
+
+    /// How the calls of a session stand, such as `3 calls: 2 succeeded, 1 unknown`. `None`: it is no session.
+    pub fn call_summary(&self) -> Option<String> {
+        self.session.as_ref()?;
+        let mut counts: Vec<(StepStatus, usize)> = Vec::new();
+        for step in &self.steps {
+            match counts.iter_mut().find(|(status, _)| *status == step.status) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((step.status, 1)),
+            }
+        }
+        let calls =
+            if self.steps.len() == 1 { "1 call".to_owned() } else { format!("{} calls", self.steps.len()) };
+        let word = |status: &StepStatus| match status {
+            StepStatus::AwaitingAgent => "in flight",
+            other => other.as_str(),
+        };
+        let counted: Vec<String> =
+            counts.iter().map(|(status, count)| format!("{count} {}", word(status))).collect();
+        Some(if counted.is_empty() { calls } else { format!("{calls}: {}", counted.join(", ")) })
+    }
 }
 
 /// What is particular about a session of an agent that follows no plan.
@@ -464,7 +490,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &LoadedPayloads) -> Step
         started_at: state.started_at_ms.map(format_time),
         progress: None,
         ended_at: state.ended_at_ms.map(format_time),
-        took_ms: last_started_at_ms(state).zip(state.ended_at_ms).map(|(from, to)| to - from),
+        took_ms: last_started_at_ms(state).zip(last_ended_at_ms(state)).map(|(from, to)| to - from),
         estimated_ms: progress::estimated_ms(spec),
         arguments: value(arguments).filter(|_| spec.tool().is_some()),
         output: value(state.output).filter(|output| !output.is_null()),
@@ -495,6 +521,15 @@ fn is_error_outdated(state: &StepState) -> bool {
 pub(super) fn last_started_at_ms(state: &StepState) -> Option<i64> {
     let attempt = state.last_attempt().map(|attempt| attempt.started_at_ms);
     state.agent_started_at_ms.or(attempt).or(state.started_at_ms)
+}
+
+/// When the step's last attempt, or its agent, ended, in milliseconds since 1970; a compensation came later. `None`: it
+/// has not ended, or it is not known any more.
+fn last_ended_at_ms(state: &StepState) -> Option<i64> {
+    match state.last_attempt() {
+        Some(attempt) => attempt.ended_at_ms,
+        None => state.ended_at_ms.filter(|_| state.compensations.is_empty()),
+    }
 }
 
 /// The view of a recorded action or decision; its details come from `values`.

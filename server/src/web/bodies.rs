@@ -18,21 +18,37 @@ const LARGE_BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// A body up to this size is not counted in the total, so that ordinary requests pass while large bodies use
 /// it up. The number of connections bounds the total of small bodies.
 const SMALL_BODY_BYTES: usize = 32 * 1024;
+/// Estimated memory of all bodies that are being handled, once they are parsed.
+const PARSED_BYTES_MAX: usize = 160 * 1024 * 1024;
+/// A body of which less than this is estimated is not counted, so that ordinary requests pass.
+const SMALL_PARSED_BYTES: usize = 1024 * 1024;
+/// Memory of an object, an array or a field once parsed, about as measured.
+const NODE_BYTES: usize = 512;
+/// Memory of an array's item once parsed.
+const ITEM_BYTES: usize = 64;
 /// Limit from the end of the headers to the end of the body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The budget, in bytes, of large request bodies. Clones share one budget.
+/// The budgets of large request bodies, in bytes as received and as parsed. Clones share them.
 #[derive(Clone, Debug)]
-pub struct BodyBudget(Arc<Semaphore>);
+pub struct BodyBudget {
+    received: Arc<Semaphore>,
+    parsed: Arc<Semaphore>,
+}
 
-/// The part of the budget that one body takes until this is dropped; None for a small body.
+/// The parts of the budgets that one body takes until this is dropped; None for a small body.
 #[derive(Debug, Default)]
-pub struct BodyReservation(Option<OwnedSemaphorePermit>);
+pub struct BodyReservation {
+    received: Option<OwnedSemaphorePermit>,
+    parsed: Option<OwnedSemaphorePermit>,
+}
 
 /// Why a body was not read.
 #[derive(Debug)]
 pub enum BodyError {
     TooLarge,
+    /// It is small, but what it holds would take too much memory.
+    TooDense,
     TooSlow,
     /// The budget is used up by other requests.
     Busy,
@@ -42,7 +58,8 @@ pub enum BodyError {
 
 impl Default for BodyBudget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(LARGE_BODIES_BYTES_MAX)))
+        let budget = |bytes| Arc::new(Semaphore::new(bytes));
+        Self { received: budget(LARGE_BODIES_BYTES_MAX), parsed: budget(PARSED_BYTES_MAX) }
     }
 }
 
@@ -52,7 +69,8 @@ impl BodyBudget {
     pub async fn read(&self, request: Request) -> Result<(Request, BodyReservation), BodyError> {
         let (parts, body) = request.into_parts();
         let read = tokio::time::timeout(BODY_TIMEOUT, self.collect(body));
-        let (body, reserved) = read.await.map_err(|_| BodyError::TooSlow)??;
+        let (body, mut reserved) = read.await.map_err(|_| BodyError::TooSlow)??;
+        reserved.parsed = self.reserve_parsed(&body)?;
         Ok((Request::from_parts(parts, body.into()), reserved))
     }
 
@@ -79,24 +97,54 @@ impl BodyBudget {
         Ok((whole.into(), reserved))
     }
 
+    /// Reserves what the body is estimated to take once parsed.
+    fn reserve_parsed(&self, body: &[u8]) -> Result<Option<OwnedSemaphorePermit>, BodyError> {
+        let estimated = parsed_bytes(body);
+        if estimated < SMALL_PARSED_BYTES {
+            return Ok(None);
+        }
+        let permits = u32::try_from(estimated).ok().filter(|_| estimated <= PARSED_BYTES_MAX);
+        let permits = permits.ok_or(BodyError::TooDense)?;
+        self.parsed.clone().try_acquire_many_owned(permits).map(Some).map_err(|_| BodyError::Busy)
+    }
+
     /// Grows the reservation to `size` bytes as they arrive: a body that is only announced takes nothing. Err
     /// `Busy`: the budget is used up.
     fn grow_reservation(&self, reserved: &mut BodyReservation, size: usize) -> Result<(), BodyError> {
-        let reserved_bytes = reserved.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let reserved_bytes = reserved.received.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = u32::try_from(size.saturating_sub(reserved_bytes)).map_err(|_| BodyError::TooLarge)?;
-        let more = self.0.clone().try_acquire_many_owned(more).map_err(|_| BodyError::Busy)?;
-        match &mut reserved.0 {
+        let more = self.received.clone().try_acquire_many_owned(more).map_err(|_| BodyError::Busy)?;
+        match &mut reserved.received {
             Some(permit) => permit.merge(more),
-            None => reserved.0 = Some(more),
+            None => reserved.received = Some(more),
         }
         Ok(())
     }
+}
+
+/// Estimates the memory of a body once it is parsed, also as JSON or YAML within a text or an encoded form: a few bytes
+/// of text may be an object of hundreds.
+fn parsed_bytes(body: &[u8]) -> usize {
+    let at = |from: usize| match body.get(from..from + 3) {
+        Some([b'%', high, low]) => [*high, low.to_ascii_uppercase()],
+        Some(_) | None => [0, 0],
+    };
+    let of_byte = |(from, byte): (usize, &u8)| match byte {
+        b'{' | b'[' | b':' => NODE_BYTES,
+        b',' => ITEM_BYTES,
+        b'%' if matches!(&at(from), b"7B" | b"5B" | b"3A") => NODE_BYTES,
+        _ => 0,
+    };
+    body.iter().enumerate().map(of_byte).sum()
 }
 
 impl IntoResponse for BodyError {
     fn into_response(self) -> Response {
         match self {
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n").into_response(),
+            Self::TooDense => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "the body holds too many values\n").into_response()
+            }
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n").into_response(),
             Self::Broken => (StatusCode::BAD_REQUEST, "the body broke off\n").into_response(),
             Self::Busy => busy_response("other requests with large bodies are being read; try again\n"),

@@ -1,5 +1,6 @@
 //! The outputs of steps in the text of an answer, so that an agent that reads only the text can go on.
 
+use actbook_engine::policy::StepStatus;
 use serde_json::Value;
 
 use super::suggestions::status_step_arguments;
@@ -54,10 +55,15 @@ pub fn last_output_line(view: &ExecutionView) -> Option<String> {
     Some(format!("last output, of step `{}`{}: {shown}", step.id, truncation_text(output)))
 }
 
-/// The steps that have an output, with it; the step that ended last comes first.
+/// The steps that have an output and are not undone, with it; the step that ended last comes first.
 fn steps_with_output(view: &ExecutionView) -> Vec<(&StepView, &Value)> {
-    let mut outputs: Vec<(&StepView, &Value)> =
-        view.steps.iter().filter_map(|step| Some((step, step.output.as_ref()?))).rev().collect();
+    let mut outputs: Vec<(&StepView, &Value)> = view
+        .steps
+        .iter()
+        .filter(|step| step.status != StepStatus::Compensated)
+        .filter_map(|step| Some((step, step.output.as_ref()?)))
+        .rev()
+        .collect();
     outputs.sort_by(|(one, _), (other, _)| other.ended_at.cmp(&one.ended_at));
     outputs
 }

@@ -110,7 +110,7 @@ fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRo
         QuestionKind::Decision if is_about_unknown_step(view, waiting) => {
             suggest_resolving_unknown(id, step, waiting)
         }
-        QuestionKind::Decision => suggest_decision(id, step, waiting),
+        QuestionKind::Decision => suggest_decision(id, step, waiting, is_about_call(view, waiting)),
     }
 }
 
@@ -161,9 +161,9 @@ fn suggest_agent_step(view: &ExecutionView, id: &str, step: &str, claim: Option<
         .preceded_by(what)
 }
 
-/// Suggests the first option of a decision, and names the others. If the tool asks for input or refused the
+/// Suggests the first option of a decision, and names the others; `is_call`: it is about a call of a tool. If the tool asks for input or refused the
 /// arguments, suggests a retry with what it needs.
-fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Suggestion {
+fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView, is_call: bool) -> Suggestion {
     let actions: Vec<String> =
         waiting.options.iter().map(|option| option.as_str().replace('-', "_")).collect();
     let Some((first, others)) = actions.split_first() else {
@@ -183,7 +183,9 @@ fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Sugg
     if let Some(refused) = waiting.refused_arguments.as_ref().filter(|_| is_retry) {
         return suggest_correction(id, step, refused, &others);
     }
-    let suggestion = suggest_control(id, first, step, &others);
+    let corrects =
+        if is_retry && is_call { "(with `arguments`, all of the call's, to correct it) " } else { "" };
+    let suggestion = suggest_control(id, first, step, &format!("{corrects}{others}"));
     if waiting.rejected {
         return suggestion.preceded_by("a person said no to this call: ask them what to do instead, then");
     }
@@ -201,6 +203,11 @@ fn suggest_correction(id: &str, step: Option<&str>, refused: &Value, others: &st
     arguments["arguments"] = if fits { escaped } else { json!({}) };
     Suggestion::tool_call("control", arguments, others)
         .preceded_by("correct `arguments`, all of the call's, then")
+}
+
+/// Whether the question is about a step that calls a tool.
+fn is_about_call(view: &ExecutionView, waiting: &WaitingView) -> bool {
+    view.steps.iter().any(|one| Some(&one.id) == waiting.step.as_ref() && one.tool.is_some())
 }
 
 /// Whether the step that the question is about has an unknown outcome.

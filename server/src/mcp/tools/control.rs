@@ -57,6 +57,8 @@ enum ControlAction {
     Reject,
     Happened,
     DidNotHappen,
+    // The command line's word is understood too.
+    #[serde(alias = "undo")]
     Compensate,
     Abandon,
 }

@@ -12,6 +12,7 @@ use super::operation::Operation;
 use crate::drawing::{PlanGraph, render_svg};
 use crate::service::view::format_time;
 use crate::service::{StepSpan, StepTimeline};
+use crate::tools::escape_hidden;
 use crate::web::{Problem, SignedIn, WebState};
 
 /// A plan with more steps than this is not drawn: the layout takes long, and the drawing would not be readable.
@@ -42,7 +43,7 @@ pub fn draw_graph(state: &WebState, graph: PlanGraph) -> Result<Response, Proble
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "too_many_steps", detail, cure));
     }
     let graph = if state.service.withholds() { graph.without_texts() } else { graph };
-    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], render_svg(&graph)).into_response())
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], escape_hidden(&render_svg(&graph))).into_response())
 }
 
 /// When each step of an execution ran.

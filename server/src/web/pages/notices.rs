@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 
 use super::frame::Frame;
+use crate::tools::escape_hidden;
 use crate::web::problem::Problem;
 
 #[derive(Debug, Template)]
@@ -44,8 +45,9 @@ fn login_html() -> Html<String> {
 
 /// The page, or one line where even that cannot be rendered.
 fn html(page: &impl Template) -> Html<String> {
-    Html(page.render().unwrap_or_else(|error| {
+    let rendered = page.render().unwrap_or_else(|error| {
         tracing::error!("a page was not rendered: {error}");
         "The page could not be rendered; the server's log says why.".to_owned()
-    }))
+    });
+    Html(escape_hidden(&rendered))
 }

@@ -229,6 +229,7 @@ pub async fn run(
     Path(id): Path<String>,
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
+    signed_in.require(Right::Run)?;
     let (reference, plan, _) = state.service.plans().load_and_check(&id).await?;
     let sent = SubmittedInputs(sent);
     match start_with_inputs(&state, &signed_in, reference, plan, &sent).await? {

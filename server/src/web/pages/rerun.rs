@@ -58,6 +58,7 @@ pub async fn start(
     Path(id): Path<String>,
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
+    signed_in.require(Right::Run)?;
     let executed = state.service.executions().executed_plan(&id, false).await?;
     state.service.plans().check_saved(&executed.plan).await?;
     let sent = SubmittedInputs(sent);

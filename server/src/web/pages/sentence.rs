@@ -111,6 +111,10 @@ fn push_named(step: Option<&actbook_engine::id::StepId>, words: &str, text: &mut
 }
 
 fn succeeded(view: &ExecutionView, text: &mut Markup) {
+    if let Some(calls) = view.call_summary() {
+        text.push_text(&format!("The session has ended. {calls}."));
+        return;
+    }
     let took: PageDuration = elapsed(&view.started_at, view.ended_at.as_deref());
     let retries: usize = view.steps.iter().map(|step| step.attempts.saturating_sub(1)).sum();
     let skipped = view.steps.iter().filter(|step| step.status == StepStatus::Skipped).count();

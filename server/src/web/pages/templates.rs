@@ -101,6 +101,7 @@ pub async fn instantiate(
     Path(name): Path<String>,
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
+    signed_in.require(Right::Run)?;
     let template = state.service.templates().get(&name).await?;
     let sent = SubmittedInputs(sent);
     let text =

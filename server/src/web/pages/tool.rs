@@ -160,6 +160,7 @@ pub async fn accept(
     Path((server, tool)): Path<(String, String)>,
     Form(form): Form<AcceptForm>,
 ) -> Result<Response, Problem> {
+    signed_in.require(Right::Admin)?;
     let name = format!("{server}/{tool}");
     let path = format!("/tools/{}", tool_path(&name));
     let catalog = state.service.catalog();

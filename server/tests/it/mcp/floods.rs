@@ -60,6 +60,25 @@ fn unfinished_bodies_stay_within_the_total_memory_limit() {
     });
 }
 
+#[test]
+fn small_body_of_very_many_values_is_refused() {
+    const OBJECTS: usize = 300_000;
+    let sandbox = Sandbox::new();
+    let server = ServeProcess::start(&sandbox);
+    let object = r#"{"":0},"#;
+    for body in [
+        format!("[{}0]", object.repeat(OBJECTS)),
+        format!(r#"{{"plan":"[{}0]"}}"#, object.replace('"', r#"\""#).repeat(OBJECTS)),
+        format!("text={}", "%7B%22%22%3a0%7D%2C".repeat(OBJECTS)),
+    ] {
+        let reply = server.exchange(&server.post_bytes("", &body));
+        assert_eq!(reply.status, 413, "{reply:?}");
+        assert!(reply.body.contains("too many values"), "{reply:?}");
+    }
+    let peak = peak_mb(server.child.id());
+    assert!(peak < PEAK_MB_MAX, "{peak} MB");
+}
+
 /// `serve` in a process with a limit of open files.
 fn serve_with_descriptors(sandbox: &Sandbox, descriptors: usize) -> ServeProcess {
     let plain = sandbox.command(&["serve", "--listen", "127.0.0.1:0", "--without-tokens", "--json"]);

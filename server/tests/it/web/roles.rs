@@ -286,3 +286,32 @@ fn repeated_key_creates_no_second_token_and_hides_the_secret() {
     assert_eq!((again.status, again.header("idempotency-replayed")), (201, "true"), "{again:?}");
     assert_eq!((&again.json()["id"], &again.json()["token"]), (&first.json()["id"], &Value::Null));
 }
+
+#[test]
+fn key_that_is_used_at_the_same_time_creates_one_token() {
+    const REQUESTS: usize = 8;
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let bearer = format!("Bearer {}", server.token);
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+        ("Idempotency-Key", "one"),
+    ];
+    let body = json!({ "name": "ci", "role": "viewer" }).to_string();
+    let start = std::sync::Barrier::new(REQUESTS);
+    let create = || {
+        start.wait();
+        server.send("POST", "/api/v1/tokens", &headers, &body).json()
+    };
+    let answers: Vec<Value> = std::thread::scope(|scope| {
+        let requests: Vec<_> = (0..REQUESTS).map(|_| scope.spawn(create)).collect();
+        requests.into_iter().map(|request| request.join().unwrap()).collect()
+    });
+    let ids: std::collections::BTreeSet<_> = answers.iter().map(|answer| answer["id"].to_string()).collect();
+    let secrets = answers.iter().filter(|answer| answer["token"].is_string()).count();
+    assert_eq!((ids.len(), secrets), (1, 1), "{answers:?}");
+    let listed = sandbox.json(&["token", "list"]);
+    let named = listed.as_array().unwrap().iter().filter(|token| token["name"] == "ci").count();
+    assert_eq!(named, 1, "{listed}");
+}

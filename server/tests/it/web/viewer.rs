@@ -7,6 +7,8 @@ use super::server::{WebServer, new_token};
 use super::surface::all_requests;
 use crate::cli::Sandbox;
 
+const FORM: &str = "application/x-www-form-urlencoded";
+
 /// Stands in every place whose values are withheld, and in no name.
 const SECRETIVE: &str = "quokka";
 
@@ -106,5 +108,14 @@ fn viewer_reads_no_value_from_any_operation_or_page() {
     for request in requests.iter().filter(|request| request.method != "GET") {
         let reply = server.send_request(&viewer, request);
         assert!(!reply.body.contains(SECRETIVE), "{} {}: {reply:?}", request.method, request.path);
+    }
+    // An input that no plan here takes, so that a form comes back where the right is looked at too late.
+    let headers = [("Authorization", format!("Bearer {viewer}")), ("Content-Type", FORM.to_owned())];
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    for path in
+        [format!("/executions/{id}/rerun"), "/plans/book/run".to_owned(), "/templates/kept/use".to_owned()]
+    {
+        let reply = server.send("POST", &path, &headers, "word=%7B");
+        assert_eq!(reply.status, 403, "{path}: {reply:?}");
     }
 }
