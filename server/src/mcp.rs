@@ -116,7 +116,7 @@ impl McpEndpoint {
     fn approval_route(&self, request: &AgentRequest) -> ApprovalRoute {
         match self.0.approvals {
             Authority::Agents => ApprovalRoute::Agent,
-            Authority::People if request.can_elicit() => ApprovalRoute::Elicitation,
+            Authority::People if request.asks_a_person() => ApprovalRoute::Elicitation,
             Authority::People => ApprovalRoute::CommandLine,
         }
     }
@@ -131,7 +131,7 @@ impl McpEndpoint {
             ApprovalRoute::Agent if self.service().executions().agents_may_approve(id).await? => {
                 Ok(ApprovalRoute::Agent)
             }
-            ApprovalRoute::Agent | ApprovalRoute::Elicitation if request.can_elicit() => {
+            ApprovalRoute::Agent | ApprovalRoute::Elicitation if request.asks_a_person() => {
                 Ok(ApprovalRoute::Elicitation)
             }
             ApprovalRoute::Agent | ApprovalRoute::Elicitation | ApprovalRoute::CommandLine => {

@@ -67,7 +67,7 @@ async fn token_for_client(session: &Session, args: &InstallArgs) -> Result<Strin
         AgentClient::Vscode => "vscode",
     };
     let (name, role) = (name.to_owned(), args.role);
-    let spec = TokenSpec { name, role, is_person: false, lifetime: TOKEN_LIFETIME };
+    let spec = TokenSpec { name, role, is_person: true, lifetime: TOKEN_LIFETIME };
     let created = session.service.access().create_token(&session.caller, spec).await?;
     created.token.ok_or_else(|| Error::Bug("a new token has no secret".to_owned()))
 }

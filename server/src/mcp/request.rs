@@ -9,7 +9,7 @@ use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::caller::{Caller, Credential, IdempotencyKey, Right};
+use crate::caller::{Caller, Credential, CredentialKind, IdempotencyKey, Right};
 use crate::service::Service;
 
 /// Precedes an agent's name in the journal.
@@ -78,6 +78,15 @@ impl AgentRequest {
     pub fn can_elicit(&self) -> bool {
         let elicitation = self.client_capabilities().elicitation;
         elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
+    }
+
+    /// Whether the client can put an approval to a person whose answer counts. Over HTTP the token must be a person's, or
+    /// may approve by itself: whoever holds another one could give the answer.
+    pub fn asks_a_person(&self) -> bool {
+        let counts = |token: &Credential| {
+            token.kind == CredentialKind::PersonToken || token.role.rights().has(Right::Approve)
+        };
+        self.can_elicit() && credential(&self.context).is_none_or(counts)
     }
 
     /// Whether the client uses the sessionless protocol; there a server asks by `input_required` results.

@@ -8,15 +8,49 @@ use crate::waiting::wait_until;
 
 /// A modern MCP call of a tool; `token`: what it authenticates with.
 fn call_tool(server: &WebServer, token: Option<&str>, tool: &str, arguments: Value) -> Value {
+    call_tool_as(server, token, json!({}), tool, arguments)
+}
+
+/// Calls a tool with a client of these capabilities.
+fn call_tool_as(
+    server: &WebServer,
+    token: Option<&str>,
+    capabilities: Value,
+    tool: &str,
+    arguments: Value,
+) -> Value {
     let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let params = json!({ "name": tool, "arguments": arguments });
-    let bytes = server.process.request_bytes("tools/call", params);
+    let bytes = server.process.request_bytes_as("scripted", capabilities, "tools/call", params);
     let bytes = String::from_utf8(bytes).unwrap().replacen(
         "Content-Type",
         &format!("{authorization}Content-Type"),
         1,
     );
     server.process.exchange(bytes.as_bytes()).message()
+}
+
+#[test]
+fn dialog_of_a_client_counts_only_with_a_persons_token() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let step = json!({ "id": "a", "tool": "files/list_files", "arguments": {}, "approval": "required" });
+    let plan = json!({ "name": "p", "steps": [step] });
+    let start = |token: &str| {
+        let arguments = json!({ "plan": plan, "wait_s": 45 });
+        let dialogs = json!({ "elicitation": {} });
+        call_tool_as(&server, Some(token), dialogs, "execute_plan", arguments)["result"].clone()
+    };
+    for role in ["agent", "operator"] {
+        let answer = start(&new_token(&sandbox, role, role));
+        assert_eq!(answer["structuredContent"]["status"], "blocked", "{role}: {answer}");
+    }
+    let words = ["token", "create", "--role", "operator", "--person", "--name", "ada"];
+    let persons = sandbox.json(&words)["token"].as_str().unwrap().to_owned();
+    for token in [&persons, &server.token] {
+        let answer = start(token);
+        assert_eq!(answer["resultType"], "input_required", "{answer}");
+    }
 }
 
 #[test]
