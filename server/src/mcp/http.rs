@@ -1,20 +1,23 @@
 //! The route `/mcp`: MCP over Streamable HTTP. Limits the sessions; the HTTP server of `web` limits headers,
 //! bodies and connections, and checks Host, Origin and the credential.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
 use super::message;
+use crate::caller::Credential;
 use crate::service::CLAIM_DURATION;
 
 /// The largest body of one request.
@@ -47,24 +50,59 @@ pub fn router<H: ServerHandler>(
     let mcp = StreamableHttpService::new(move || Ok(new_handler()), sessions.clone(), config);
     Router::new()
         .route_service("/mcp", mcp)
-        .layer(middleware::from_fn_with_state(sessions, limit_sessions))
+        .layer(middleware::from_fn_with_state(SessionTable::new(sessions), guard_sessions))
         .layer(middleware::from_fn(answer_with_jsonrpc_errors))
 }
 
-/// Answers 503 to a request that would open a session beyond the limit. Requests of open sessions and of the
-/// sessionless protocol pass.
-async fn limit_sessions(
-    State(sessions): State<Arc<LocalSessionManager>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let opens =
-        !request.headers().contains_key(SESSION_HEADER) && !request.headers().contains_key(METHOD_HEADER);
-    if opens && sessions.sessions.read().await.len() >= SESSIONS_MAX {
+/// The open sessions, and the credential that opened each.
+#[derive(Clone)]
+struct SessionTable {
+    sessions: Arc<LocalSessionManager>,
+    /// The credential's id by the session's; `None`: `/mcp` needed none.
+    owners: Arc<Mutex<HashMap<String, Option<String>>>>,
+}
+
+impl SessionTable {
+    fn new(sessions: Arc<LocalSessionManager>) -> Self {
+        Self { sessions, owners: Arc::default() }
+    }
+
+    /// Whether this credential did not open the session.
+    fn is_foreign(&self, session: &str, credential: Option<&String>) -> bool {
+        self.owners.lock().get(session).is_some_and(|owner| owner.as_ref() != credential)
+    }
+
+    /// Remembers who opened a session, and forgets those that have ended.
+    async fn insert(&self, session: &str, credential: Option<String>) {
+        let open = self.sessions.sessions.read().await;
+        let mut owners = self.owners.lock();
+        owners.retain(|id, _| open.contains_key(id.as_str()));
+        owners.insert(session.to_owned(), credential);
+    }
+}
+
+/// Answers 404 to a request for a session that another credential opened, and 503 to one that would open a session
+/// beyond the limit. Requests of the sessionless protocol pass.
+async fn guard_sessions(State(table): State<SessionTable>, request: Request, next: Next) -> Response {
+    let credential = request.extensions().get::<Credential>().map(|credential| credential.id.clone());
+    let session = session_id(request.headers());
+    if session.as_deref().is_some_and(|session| table.is_foreign(session, credential.as_ref())) {
+        return (StatusCode::NOT_FOUND, "Session not found\n").into_response();
+    }
+    let opens = session.is_none() && !request.headers().contains_key(METHOD_HEADER);
+    if opens && table.sessions.sessions.read().await.len() >= SESSIONS_MAX {
         let why = "too many sessions are open; try again\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why).into_response();
     }
-    next.run(request).await
+    let response = next.run(request).await;
+    if let Some(opened) = session_id(response.headers()).filter(|_| opens) {
+        table.insert(&opened, credential).await;
+    }
+    response
+}
+
+fn session_id(headers: &HeaderMap) -> Option<String> {
+    headers.get(SESSION_HEADER)?.to_str().ok().map(str::to_owned)
 }
 
 /// Turns the library's refusals of a bad body into JSON-RPC errors: it answers a body that is no message with

@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use super::event_stream::end_with_credential;
 use super::problem::Problem;
 use super::{RouterState, health};
 use crate::caller::{Caller, Credential, Right};
@@ -91,8 +92,14 @@ pub async fn authenticate(State(state): State<RouterState>, mut request: Request
             "this token's role may not see arguments and outputs, which MCP's answers hold",
         ),
         Ok(Some(credential)) => {
-            request.extensions_mut().insert(credential);
-            next.run(request).await
+            request.extensions_mut().insert(credential.clone());
+            let response = next.run(request).await;
+            // The streams of the API and of pages look at their credential themselves.
+            if audience == Audience::Mcp {
+                end_with_credential(state.watch(credential), response)
+            } else {
+                response
+            }
         }
         Ok(None) if audience == Audience::Mcp && is_open_mcp(&state, request.headers()) => {
             next.run(request).await

@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use futures_util::Stream;
 use futures_util::stream::unfold;
+use futures_util::{Stream, StreamExt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -88,10 +88,26 @@ impl<S: EventSource> SourceStream<S> {
     }
 }
 
+/// The same response; if it is a stream, it ends when the credential does.
+pub fn end_with_credential(watch: CredentialWatch, response: Response) -> Response {
+    let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
+    if !response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {
+        return response;
+    }
+    let ended = async move {
+        tokio::time::sleep(CREDENTIAL_CHECK).await;
+        while watch.is_good().await {
+            tokio::time::sleep(CREDENTIAL_CHECK).await;
+        }
+    };
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(ended))))
+}
+
 /// The credential that a stream was opened with.
-struct CredentialWatch {
-    service: Service,
-    credential: Credential,
+#[derive(Debug)]
+pub struct CredentialWatch {
+    pub service: Service,
+    pub credential: Credential,
 }
 
 impl CredentialWatch {

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::AccessConfig;
 use super::api::EventTail;
+use super::event_stream::CredentialWatch;
 use super::pages::LivePages;
 use super::problem::Problem;
 use crate::caller::Credential;
@@ -42,6 +43,11 @@ impl RouterState {
     /// Tokens, sessions and login codes, for requests whose caller is not known yet.
     pub fn credentials(&self) -> Access<'_> {
         self.0.service.access()
+    }
+
+    /// Watches the credential of a stream.
+    pub fn watch(&self, credential: Credential) -> CredentialWatch {
+        CredentialWatch { service: self.0.service.clone(), credential }
     }
 
     pub fn access(&self) -> &AccessConfig {

@@ -1,8 +1,10 @@
 //! Every request needs a credential, on loopback too; roles limit what it may do.
 
+use std::io::{BufRead, BufReader, Write};
+
 use serde_json::{Value, json};
 
-use super::server::{WebServer, new_token};
+use super::server::{WebReply, WebServer, new_token};
 use crate::cli::Sandbox;
 use crate::waiting::wait_until;
 
@@ -51,6 +53,54 @@ fn dialog_of_a_client_counts_only_with_a_persons_token() {
         let answer = start(token);
         assert_eq!(answer["resultType"], "input_required", "{answer}");
     }
+}
+
+/// A request to `/mcp` of the older protocol, with this token, session and body.
+fn legacy_request(server: &WebServer, token: &str, method: &str, session: &str, body: &Value) -> WebReply {
+    let bearer = format!("Bearer {token}");
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+        ("Mcp-Session-Id", session),
+    ];
+    let headers = &headers[..if session.is_empty() { 3 } else { 4 }];
+    server.send(method, "/mcp", headers, &body.to_string())
+}
+
+#[test]
+fn session_of_the_older_protocol_is_for_the_token_that_opened_it() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let tokens = ["operator", "agent"].map(|role| new_token(&sandbox, role, role));
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" },
+    } });
+    let opened = legacy_request(&server, &tokens[0], "POST", "", &hello);
+    let session = opened.header("mcp-session-id").to_owned();
+    assert!(!session.is_empty(), "{opened:?}");
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
+    for method in ["POST", "DELETE"] {
+        let foreign = legacy_request(&server, &tokens[1], method, &session, &list);
+        assert_eq!(foreign.status, 404, "{method}: {foreign:?}");
+    }
+    assert_eq!(legacy_request(&server, &tokens[0], "POST", &session, &ready).status, 202);
+    assert_eq!(legacy_request(&server, &tokens[0], "POST", &session, &list).status, 200);
+    let mut stream = server.process.connect();
+    let (host, token) = (&server.process.address, &tokens[0]);
+    let head = format!(
+        "GET /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\nMcp-Session-Id: {session}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut status = String::new();
+    stream.read_line(&mut status).unwrap();
+    assert!(status.starts_with("HTTP/1.1 200"), "{status}");
+    sandbox.expect(0, &["token", "revoke", "operator"]);
+    // It ends with its token, so that all of it can be read.
+    let rest = stream.lines().map_while(Result::ok).last();
+    assert_eq!(rest.as_deref(), Some(""), "the last chunk of a stream that has ended");
 }
 
 #[test]
