@@ -1,4 +1,4 @@
-//! What the tests need from the machine: PostgreSQL, Node, Python, git, OpenSSL and strace from Debian,
+//! What the tests need from the machine: PostgreSQL, Node, Python, git, OpenSSL, strace and Chromium from Debian,
 //! Rust's own components from rustup, MCP servers from npm and PyPI under the target folder. Installs only
 //! what is missing.
 
@@ -12,11 +12,12 @@ use crate::memory::MemoryFolder;
 use crate::postgres::Postgres;
 use crate::stage::{self, command};
 
-/// The reference servers that plans are run through in tests.
-const SERVERS: [&str; 3] = [
+/// The reference servers that plans are run through in tests, and what the dashboard's pages are checked with.
+const NPM_PACKAGES: [&str; 4] = [
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
     "@modelcontextprotocol/server-memory@2026.8.31",
+    "axe-core@4.14.0",
 ];
 /// The same from PyPI, by virtual environment: the last server needs the library of the older protocol.
 const ENVIRONMENTS: [(&str, &[&str]); 2] = [
@@ -46,7 +47,7 @@ impl Machine {
         install_components()?;
         install_packages()?;
         let npm = stage::target().join("test-npm");
-        install_servers(&npm)?;
+        install_npm_packages(&npm)?;
         let path = path_with_node(&npm)?;
         let pypi = stage::target().join("test-pypi");
         for (name, packages) in ENVIRONMENTS {
@@ -89,7 +90,7 @@ fn install_components() -> Result<()> {
 }
 
 /// Debian packages, what the tests need each for, and whether it is there.
-fn packages() -> [(&'static str, &'static str, bool); 6] {
+fn packages() -> [(&'static str, &'static str, bool); 8] {
     let node = runs_successfully(&["node", "--version"]) && runs_successfully(&["npm", "--version"]);
     let venv = runs_successfully(&["python3", "-c", "import venv, ensurepip"]);
     [
@@ -107,6 +108,8 @@ fn packages() -> [(&'static str, &'static str, bool); 6] {
             "the order of writes and syncs, for simulated power cuts",
             runs_successfully(&["strace", "--version"]),
         ),
+        ("chromium", "the browser that opens the dashboard", runs_successfully(&["chromium", "--version"])),
+        ("chromium-driver", "drives that browser", runs_successfully(&["chromedriver", "--version"])),
     ]
 }
 
@@ -118,7 +121,7 @@ fn install_packages() -> Result<()> {
     }
     eprintln!("── the tests need these system packages, which apt-get installs now:");
     for (package, reason, _) in &missing {
-        eprintln!("   {package:<13} {reason}");
+        eprintln!("   {package:<15} {reason}");
     }
     let names: Vec<&str> = missing.iter().map(|(package, _, _)| *package).collect();
     apt_get(&["update"])?;
@@ -139,8 +142,8 @@ pub fn is_root() -> Result<bool> {
     Ok(stage::output_text(&output).trim() == "0")
 }
 
-fn install_servers(npm: &Path) -> Result<()> {
-    let missing: Vec<&str> = SERVERS.into_iter().filter(|server| !is_installed(npm, server)).collect();
+fn install_npm_packages(npm: &Path) -> Result<()> {
+    let missing: Vec<&str> = NPM_PACKAGES.into_iter().filter(|package| !is_installed(npm, package)).collect();
     if missing.is_empty() {
         return Ok(());
     }

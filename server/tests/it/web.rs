@@ -1,6 +1,7 @@
 //! Tests of what `actbook serve` answers over HTTP, through the real binary and real connections.
 
 mod api;
+mod browser;
 mod bulk;
 mod config;
 mod contract;
