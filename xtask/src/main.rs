@@ -10,9 +10,12 @@ mod memory;
 mod package;
 mod planted;
 mod postgres;
+mod screenshots;
 mod stage;
 
 use std::process::ExitCode;
+
+use screenshots::Pictures;
 
 const USAGE: &str = "\
 cargo xtask test                    what CI runs: installs what is missing, lints, builds, tests
@@ -23,6 +26,8 @@ cargo xtask planted --check         looks only whether each known bug still find
 cargo xtask soak                    kills, simulated journals and crowds of clients, long, in release
 cargo xtask fuzz [--cases N]        random plans, documents and requests, in release
 cargo xtask package                 the release binary as an MCP bundle (--binary FILE: that one)
+cargo xtask screenshots             the pictures of README and docs, taken in Chromium
+cargo xtask screenshots --every-page   each page in light and dark, wide and narrow, under target/
 cargo xtask bench [--json] …        speed; the arguments go to the bench itself";
 
 fn main() -> ExitCode {
@@ -39,6 +44,8 @@ fn main() -> ExitCode {
         ["fuzz", "--cases", cases] => commands::fuzz(cases),
         ["package"] => package::run(None),
         ["package", "--binary", binary] => package::run(Some(binary)),
+        ["screenshots"] => screenshots::run(Pictures::Documentation),
+        ["screenshots", "--every-page"] => screenshots::run(Pictures::EveryPage),
         ["bench", rest @ ..] => commands::bench(rest),
         _ => {
             eprintln!("{USAGE}");
