@@ -254,8 +254,8 @@ pub fn print_questions(output: &Output, id: &str, waiting: &[WaitingView]) {
     }
     for waiting in waiting {
         output.line(format_args!("  {} {}", painted(ATTENTION, "?"), waiting.headline()));
-        // Of a step the question itself shows the call.
-        for line in waiting.content.iter().filter(|_| waiting.step.is_none()) {
+        // Of a step the question itself shows the call, which is the first line.
+        for line in waiting.content.iter().skip(usize::from(waiting.step.is_some())) {
             output.line(format_args!("    {line}"));
         }
         for command in answer_commands(id, waiting) {

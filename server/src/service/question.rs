@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::executions::Executions;
 use super::question_content::{
-    CUT, CoveredCall, QuestionContent, WHOLE, count_with_noun, step_attempts_max, undo_calls,
+    CUT, CoveredCall, QuestionContent, WHOLE, count_with_noun, step_attempts_max, undo_calls, yes_terms,
 };
 use super::quote::{self, line, name, quoted};
 use super::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView, format_time};
@@ -74,6 +74,8 @@ pub struct QuestionFacts {
     pub attempts_max: Option<u32>,
     /// The first step whose effect cannot be undone fully.
     pub point_of_no_return: Option<StepId>,
+    /// What a yes to a session's call depends on besides the call, each with its name.
+    pub terms: Vec<(&'static str, String)>,
     /// Lines on what an approval sets off; for a plan these are its steps.
     pub content: Vec<String>,
 }
@@ -223,6 +225,7 @@ impl QuestionContext<'_> {
                 undo: undo_calls(self.execution, &self.brief),
                 attempts_max: question.step.and_then(|no| step_attempts_max(self.execution, no)),
                 point_of_no_return: self.point_of_no_return(),
+                terms: question.step.map(|no| yes_terms(self.execution, no)).unwrap_or_default(),
                 content: content.lines(question, WHOLE),
             },
         }
@@ -278,11 +281,18 @@ impl QuestionContext<'_> {
     }
 
     /// The first step whose effect cannot be undone fully.
+    /// The plan's point of no return. `None` too for a session, which has no plan to have one.
     fn point_of_no_return(&self) -> Option<StepId> {
+        if self.execution.session.is_some() {
+            return None;
+        }
         analysis::check_plan(&self.execution.plan, &self.execution.tool_policies).point_of_no_return
     }
 
     fn point_of_no_return_line(&self) -> Option<String> {
+        if self.execution.session.is_some() {
+            return None;
+        }
         Some(match self.point_of_no_return() {
             Some(step) => {
                 format!("Point of no return: step `{step}`; what runs from there on cannot be fully undone.")

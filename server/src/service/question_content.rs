@@ -10,7 +10,7 @@ use actbook_engine::policy::StepAnswer;
 use serde_json::Value;
 
 use super::quote::{block, line, quoted};
-use super::view::StepView;
+use super::view::{StepView, format_time};
 
 /// How much of a question's content is written out; in characters, and in list items.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,11 @@ pub(super) struct ContentLimits {
     /// Most items of a list; further steps or calls are only counted.
     pub listed_max: usize,
 }
+
+/// Longest label, rule or agent's id that a question shows, in characters.
+const LABEL_CHARS_MAX: usize = 100;
+/// Longest folder that a question shows, in characters.
+const FOLDER_CHARS_MAX: usize = 400;
 
 /// Longest content that a form shows, in bytes. Padding could hide an argument in a longer one.
 pub(super) const FORM_BYTES_MAX: usize = 8_000;
@@ -45,6 +50,27 @@ pub(super) struct QuestionContent<'a> {
     pub values: &'a LoadedPayloads,
 }
 
+/// What a yes to a session's call depends on besides the call: the rule that asks, the labels that it covers, and until
+/// when it can be given. Empty for the step of a plan.
+pub(super) fn yes_terms(execution: &Execution, no: StepNo) -> Vec<(&'static str, String)> {
+    let Some(session) = &execution.session else { return Vec::new() };
+    let (call, question) = (session.call(no), session.questions.get(&no));
+    let labels = question.map(|question| Vec::from_iter(&question.labels)).unwrap_or_default();
+    let labels = labels.into_iter().map(|label| line(label, LABEL_CHARS_MAX)).collect::<Vec<_>>().join(", ");
+    let expires = question.and_then(|question| question.expires_at_ms).map(format_time);
+    let named = [
+        ("Asked by the rule", call.rule.as_ref().map(|rule| line(rule, LABEL_CHARS_MAX))),
+        (
+            "Labels, with those that the call adds",
+            Some(if labels.is_empty() { "none".to_owned() } else { labels }),
+        ),
+        ("Folder", session.start.folder.as_ref().map(|folder| line(folder, FOLDER_CHARS_MAX))),
+        ("Subagent", call.agent.as_ref().map(|agent| line(agent, LABEL_CHARS_MAX))),
+        ("A yes is possible until", expires),
+    ];
+    named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
 impl QuestionContent<'_> {
     /// The lines of one question; empty where an answer sets off no call that Actbook makes.
     pub fn lines(&self, question: &Question, limits: ContentLimits) -> Vec<String> {
@@ -57,6 +83,8 @@ impl QuestionContent<'_> {
                 lines.extend(
                     attempts.map(|max| format!("One approval covers up to {max} attempts of this call.")),
                 );
+                let terms = question.step.map(|no| yes_terms(self.execution, no)).unwrap_or_default();
+                lines.extend(terms.into_iter().map(|(name, value)| format!("{name}: {value}")));
                 lines
             }
             QuestionSubject::AgentWork | QuestionSubject::AgentUndo | QuestionSubject::ToolQuestion => {

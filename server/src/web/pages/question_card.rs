@@ -266,6 +266,9 @@ fn facts(
     if question.facts.subject == QuestionSubject::ToolQuestion && shows_values {
         facts.push(("It asks", quoted(&question.waiting.question)));
     }
+    if question.facts.subject == QuestionSubject::StepApproval {
+        facts.extend(question.facts.terms.iter().map(|(name, value)| (*name, Markup::text(value))));
+    }
     if let Some((_, Some(reason))) = &question.facts.asked_by {
         facts.push(("Reason given", quoted(reason)));
     }
@@ -277,7 +280,7 @@ fn facts(
     }
     facts.push(("Done so far", done_so_far(&question.facts.brief.done)));
     let stays = &question.facts.brief.cannot_undo;
-    if !stays.is_empty() {
+    if !stays.is_empty() && inspected.view.session.is_none() {
         facts.push(("Cannot be undone", cannot_undo(stays)));
     }
     let asker = question.facts.asked_by.as_ref().map(|(actor, _)| actor.as_str());

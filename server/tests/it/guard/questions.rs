@@ -27,6 +27,32 @@ fn client_that_prompts_asks_its_own_person() {
 }
 
 #[test]
+fn question_shows_the_rule_the_labels_and_until_when_a_yes_is_possible() {
+    let sandbox = guarded(json!({
+        "ask": { "via": "refuse" },
+        "rules": [{ "name": "pushes", "when": "call.tool == 'client/shell'", "then": "ask" }],
+    }));
+    let read = before(&sandbox, "t1", "WebFetch", json!({ "url": "https://x.example" }));
+    assert_eq!(decide(&sandbox, &read), None);
+    let mut push = before(&sandbox, "t2", "Bash", json!({ "command": "git push" }));
+    push["agent_id"] = json!("agent-7");
+    assert_eq!(decide(&sandbox, &push).unwrap().0, "deny");
+    let id = sandbox.newest();
+    let shown = sandbox.expect(0, &["show", &id]);
+    for words in
+        ["Asked by the rule: pushes", "adds: untrusted", "Subagent: agent-7", "A yes is possible until: 20"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    assert!(!shown.contains("Point of no return"), "{shown}");
+    let server = crate::web::server::WebServer::start(&sandbox);
+    let page = server.get("/questions").body;
+    for words in ["pushes", "untrusted", "agent-7"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+#[test]
 fn held_call_is_allowed_once_a_person_approves() {
     let sandbox = asking(json!({ "via": "hold" }));
     let journal = sandbox.follow_journal();
