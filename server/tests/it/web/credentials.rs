@@ -1,9 +1,8 @@
 //! Every request needs a credential, on loopback too; roles limit what it may do.
 
-use std::io::{BufRead, BufReader, Write};
-
 use serde_json::{Value, json};
 
+use super::open_stream::OpenStream;
 use super::server::{WebReply, WebServer, new_token};
 use crate::cli::Sandbox;
 use crate::waiting::wait_until;
@@ -87,20 +86,13 @@ fn session_of_the_older_protocol_is_for_the_token_that_opened_it() {
     }
     assert_eq!(legacy_request(&server, &tokens[0], "POST", &session, &ready).status, 202);
     assert_eq!(legacy_request(&server, &tokens[0], "POST", &session, &list).status, 200);
-    let mut stream = server.process.connect();
-    let (host, token) = (&server.process.address, &tokens[0]);
-    let head = format!(
-        "GET /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\nMcp-Session-Id: {session}\r\n\r\n"
+    let headers = format!(
+        "Authorization: Bearer {}\r\nAccept: text/event-stream\r\nMcp-Session-Id: {session}\r\n",
+        tokens[0]
     );
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut stream = BufReader::new(stream);
-    let mut status = String::new();
-    stream.read_line(&mut status).unwrap();
-    assert!(status.starts_with("HTTP/1.1 200"), "{status}");
+    let mut stream = OpenStream::get(&server, "/mcp", &headers);
     sandbox.expect(0, &["token", "revoke", "operator"]);
-    // It ends with its token, so that all of it can be read.
-    let rest = stream.lines().map_while(Result::ok).last();
-    assert_eq!(rest.as_deref(), Some(""), "the last chunk of a stream that has ended");
+    stream.wait_for_end();
 }
 
 #[test]

@@ -2,10 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::server::WebServer;
+
+/// How long a test waits for the end of a stream.
+const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// A stream on a connection of its own. Dropping it cuts the connection.
 pub struct OpenStream(BufReader<TcpStream>);
@@ -67,8 +71,15 @@ impl OpenStream {
         assert!(count == 0 || self.0.read(&mut bytes).unwrap() > 0, "the stream ended");
     }
 
-    /// Reads until the server ends the stream.
+    /// Reads until the server ends the stream. A stream that goes on sends a comment now and then, so that every
+    /// read returns and the limit is reached.
     pub fn wait_for_end(&mut self) {
-        std::io::copy(&mut self.0, &mut std::io::sink()).unwrap();
+        let deadline = Instant::now() + END_LIMIT;
+        self.0.get_ref().set_read_timeout(Some(END_LIMIT)).unwrap();
+        let mut line = String::new();
+        while self.0.read_line(&mut line).expect("the stream neither ends nor sends anything") > 0 {
+            assert!(Instant::now() < deadline, "the stream goes on: {line}");
+            line.clear();
+        }
     }
 }
