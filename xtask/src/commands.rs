@@ -42,11 +42,24 @@ const FAST_DIVISOR: &str = "10";
 /// The same tests with a tenth of the counts, and nothing else: for the minutes between two edits.
 pub fn test_fast() -> Result<()> {
     let machine = Machine::prepare()?;
-    let mut run = command(&["cargo", "nextest", "run", "--workspace", "--no-fail-fast"]);
-    if !runs_successfully(&["cargo", "nextest", "--version"]) {
-        run = command(&["cargo", "test", "--workspace", "--no-fail-fast"]);
-    }
+    let mut run = all_tests();
     run_loud("test --fast", machine.set_environment(run.env("ACTBOOK_FAST", FAST_DIVISOR)), TEST_HINT)
+}
+
+/// The tests whose names contain one of the filters, with what they need from the machine.
+pub fn test_only(filters: &[&str]) -> Result<()> {
+    let machine = Machine::prepare()?;
+    let mut run = all_tests();
+    // `cargo test` takes several filters behind `--` alone, and nextest takes them there too.
+    run_loud("test --only", machine.set_environment(run.args(["--tests", "--"]).args(filters)), TEST_HINT)
+}
+
+/// Every test of the workspace, by nextest if it is installed.
+fn all_tests() -> Command {
+    if runs_successfully(&["cargo", "nextest", "--version"]) {
+        return command(&["cargo", "nextest", "run", "--workspace", "--no-fail-fast"]);
+    }
+    command(&["cargo", "test", "--workspace", "--no-fail-fast"])
 }
 
 /// Tests come last: they take longest, and their summary is what a reader looks for.

@@ -20,6 +20,7 @@ use screenshots::Pictures;
 const USAGE: &str = "\
 cargo xtask test                    what CI runs: installs what is missing, lints, builds, tests
 cargo xtask test --fast             the tests alone, with a tenth of the counts
+cargo xtask test --only NAME…       the tests whose names contain one of these
 cargo xtask ci                      the same as test
 cargo xtask planted [--only NAME]   plants each known bug in a scratch copy; its test must catch it
 cargo xtask planted --check         looks only whether each known bug still finds its lines
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let done = match args.as_slice() {
         ["test" | "ci"] => commands::test(),
         ["test", "--fast"] => commands::test_fast(),
+        ["test", "--only", filters @ ..] if !filters.is_empty() => commands::test_only(filters),
         ["planted"] => planted::run(None),
         ["planted", "--check"] => planted::check(),
         ["planted", "--only", name] => planted::run(Some(name)),
