@@ -104,6 +104,9 @@ pub enum Command {
         facts: Box<ActionFacts>,
         /// `None`: a caller that may report on any step.
         by: Option<Reporter>,
+        /// The entry since which the work was awaited that the caller was shown (`agent_awaited_since`): refused
+        /// where other work, or none, is awaited by now. `None`: whatever is awaited.
+        replies_to: Option<Position>,
     },
     /// An action to record that changes nothing: outside the plan, or a remark about a step.
     RecordAction {

@@ -163,7 +163,12 @@ pub fn decide(
             let input = answer::AnswerInput { output, arguments, names_question };
             answer::answer_step(execution, step, *answer, reason, input)
         }
-        Command::RecordReport { step, report, facts, by } => {
+        Command::RecordReport { step, replies_to: Some(since), .. }
+            if !is_still_awaited(execution, step, *since) =>
+        {
+            Err(Refusal::StaleQuestion)
+        }
+        Command::RecordReport { step, report, facts, by, .. } => {
             record::record_report(execution, step, report, facts, by.as_ref())
         }
         Command::RecordAction { step, status, facts } => {
@@ -187,6 +192,12 @@ fn is_still_asked(execution: &Execution, step: Option<&str>, asked_at: Position)
     let Some(step) = step else { return execution.asked_at(None) == Some(asked_at) };
     // An unknown step is refused for that.
     execution.plan.find_step(step).is_none_or(|no| execution.asked_at(Some(no)) == Some(asked_at))
+}
+
+/// Whether the agent's work on this step that was awaited since this entry still is.
+fn is_still_awaited(execution: &Execution, step: &str, since: Position) -> bool {
+    // An unknown step is refused for that.
+    execution.plan.find_step(step).is_none_or(|no| execution.agent_awaited_since(no) == Some(since))
 }
 
 /// Refuses a command whose epoch is not the current one: another process has become the driver.

@@ -224,6 +224,11 @@ impl ExecutionState {
         }
     }
 
+    /// The entry since which an agent's work on a step, or its undo, is awaited. `None`: neither is.
+    pub fn agent_awaited_since(&self, no: StepNo) -> Option<Position> {
+        self.open_agent_call(no).map(|_| self.step(no).status_set_at)
+    }
+
     /// The open question about a session's call.
     pub fn call_question(&self, no: StepNo) -> Option<&CallQuestion> {
         let question = self.session.as_ref()?.questions.get(&no);

@@ -497,7 +497,7 @@ fn as_reply(mut command: Command, asked_at: Position) -> Option<Command> {
 
 fn record_report(step: &Option<String>, report: AgentReport) -> Command {
     let step = step.clone().expect("a report is about a step");
-    Command::RecordReport { step, report, facts: Box::default(), by: None }
+    Command::RecordReport { step, report, facts: Box::default(), by: None, replies_to: None }
 }
 
 fn record_undo(step: &str, done: bool) -> Command {

@@ -80,7 +80,7 @@ impl Executions<'_> {
         command: Command,
         refusal: Error,
     ) -> Result<(FoundExecution, DriveState), Error> {
-        let Command::RecordReport { step, report, facts, by: Some(mut by) } = command else {
+        let Command::RecordReport { step, report, facts, by: Some(mut by), replies_to } = command else {
             return Err(refusal);
         };
         let execution = self.load(id).await?;
@@ -89,7 +89,8 @@ impl Executions<'_> {
             Some(claim) if self.has_departed(&claim).await? => Some(claim.holder),
             Some(_) | None => return Err(refusal),
         };
-        self.command_and_settle(caller, id, Command::RecordReport { step, report, facts, by: Some(by) }).await
+        let command = Command::RecordReport { step, report, facts, by: Some(by), replies_to };
+        self.command_and_settle(caller, id, command).await
     }
 
     /// Words the questions about claimed agent steps for `caller`: only the holder reads that the step is its

@@ -2,7 +2,7 @@
 //! execution's driver continues.
 
 use actbook_engine::chain::Digest;
-use actbook_engine::event::ApprovalScope;
+use actbook_engine::event::{ApprovalScope, ReportedStatus};
 use actbook_engine::execution::{
     ActionFacts, Brief, Command, LoadedPayloads, PayloadRef, SessionCommand, allowed_answers,
     check_corrected_answer,
@@ -253,9 +253,7 @@ impl Executions<'_> {
         let step = shown.waiting.step.as_ref().map(ToString::to_string);
         let command = match option {
             AnswerOption::Report(status) => {
-                let facts = ActionFacts { reason, ..ActionFacts::default() };
-                let action = ActionRecord { step, status: Some(status), facts, ..ActionRecord::default() };
-                return self.record_in_execution(caller, id, action).await;
+                return self.report_as_shown(caller, shown, status, None, reason).await;
             }
             AnswerOption::Approve => {
                 self.require_approver(caller, id).await?;
@@ -273,6 +271,26 @@ impl Executions<'_> {
             }
         };
         self.find_and_command(caller, id, command).await
+    }
+
+    /// Reports on the agent's step of a question. Err `stale_question`: other work on the step is awaited by now.
+    pub async fn report_as_shown(
+        self,
+        caller: &Caller,
+        shown: &PersonQuestion,
+        status: ReportedStatus,
+        output: Option<Value>,
+        reason: Option<String>,
+    ) -> ExecutionCommandResult {
+        let action = ActionRecord {
+            step: shown.waiting.step.as_ref().map(ToString::to_string),
+            status: Some(status),
+            output,
+            facts: ActionFacts { reason, ..ActionFacts::default() },
+            replies_to: shown.waiting.awaited_since,
+            ..ActionRecord::default()
+        };
+        self.record_in_execution(caller, shown.execution.as_str(), action).await
     }
 
     /// Retries a failed call with these arguments instead of those that the plan binds. The arguments are

@@ -34,6 +34,8 @@ pub struct ActionRecord {
     pub facts: ActionFacts,
     /// Take the step over from another agent that has started it and whose claim has lapsed.
     pub take_over: bool,
+    /// The entry since which the work that the reporter was shown is awaited. `None`: whatever is awaited.
+    pub replies_to: Option<Position>,
 }
 
 /// A decision that an agent puts on record.
@@ -76,7 +78,7 @@ impl Executions<'_> {
         id: &str,
         action: ActionRecord,
     ) -> Result<(FoundExecution, DriveState), Error> {
-        let ActionRecord { execution: _, step, status, output, facts, take_over } = action;
+        let ActionRecord { execution: _, step, status, output, facts, take_over, replies_to } = action;
         let command = match (step, status) {
             (Some(step), Some(ReportedStatus::Compensated)) => Command::RecordCompensation {
                 step,
@@ -86,7 +88,7 @@ impl Executions<'_> {
             (Some(step), Some(status)) => {
                 let report = build_report(status, output, &facts)?;
                 let by = Some(self.reporter(caller, take_over, status).await?);
-                Command::RecordReport { step, report, facts: Box::new(facts), by }
+                Command::RecordReport { step, report, facts: Box::new(facts), by, replies_to }
             }
             (step, status) => {
                 Command::RecordAction { step, status, facts: Box::new(ActionFacts { output, ..facts }) }

@@ -80,7 +80,7 @@ impl Service {
                 self.redact_reason(reason)?;
                 self.redact_value(output);
             }
-            Command::RecordReport { step: _, report, facts, by } => {
+            Command::RecordReport { step: _, report, facts, by, replies_to: _ } => {
                 by.iter_mut().for_each(|by| by.holder = self.redact_actor(&by.holder));
                 self.redact_report(report);
                 self.redact_facts(facts);

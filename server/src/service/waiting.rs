@@ -81,6 +81,9 @@ pub struct WaitingView {
     /// The entry that asks: the same text asked again is another question. `None`: only a report answers it.
     #[serde(skip)]
     pub asked_at: Option<Position>,
+    /// The entry since which an agent's work is awaited: other work on the same step has another one.
+    #[serde(skip)]
+    pub awaited_since: Option<Position>,
     /// The lines that say all that the approval sets off; empty for a question of another kind.
     #[serde(skip)]
     pub content: Vec<String>,
@@ -174,6 +177,7 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
         asked_input: asked,
         claim: claim_view(question, state),
         asked_at: question.asked_at,
+        awaited_since: question.step.and_then(|no| execution.agent_awaited_since(no)),
         content: lines,
         too_long: bytes > FORM_BYTES_MAX,
         refused_arguments: view.and_then(refused_arguments),

@@ -323,7 +323,13 @@ fn parse_record(verb: &str, rest: &str, now_ms: i64) -> Command {
             let about: Vec<&str> = words.iter().copied().filter(|word| !is_reporter(word)).collect();
             let (facts, words) = parse_facts(&about);
             let report = report(&words);
-            Command::RecordReport { step: step.expect("a step"), report, facts: facts.into(), by }
+            Command::RecordReport {
+                step: step.expect("a step"),
+                report,
+                facts: facts.into(),
+                by,
+                replies_to: None,
+            }
         }
         "note" => {
             let (facts, words) = parse_facts(&words);

@@ -123,7 +123,8 @@ impl AgentTool for RecordActionInput {
         };
         let (execution, step, output) = (self.execution_id, self.step_id, self.output);
         let take_over = self.take_over.unwrap_or_default();
-        let action = service::ActionRecord { execution, step, status, output, facts, take_over };
+        let action =
+            service::ActionRecord { execution, step, status, output, facts, take_over, replies_to: None };
         match endpoint.service().executions().record_action(&request.caller, action).await? {
             RecordResult::InExecution(found, _) => continue_and_answer(endpoint, request, &found).await,
             RecordResult::Standalone(position) => {

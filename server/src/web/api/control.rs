@@ -427,7 +427,7 @@ fn action_record(body: RecordBody) -> Result<ActionRecord, Problem> {
         ..ActionFacts::default()
     };
     let (output, take_over) = (body.output, body.take_over);
-    Ok(ActionRecord { execution: None, step: None, status, output, facts, take_over })
+    Ok(ActionRecord { execution: None, step: None, status, output, facts, take_over, replies_to: None })
 }
 
 fn parse_reported_status(text: &str) -> Result<ReportedStatus, Problem> {

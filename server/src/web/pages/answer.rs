@@ -328,16 +328,8 @@ async fn give_answer(
             let question = question.waiting.asked_at.map(|asked_at| asked_at.0);
             executions.answer(caller, id, GivenAnswer { step, choice, reason, question }).await?
         }
-        (AnswerOption::Report(status), Some(output)) => {
-            let facts = crate::service::ActionFacts { reason, ..Default::default() };
-            let action = crate::service::ActionRecord {
-                step,
-                status: Some(status),
-                output: Some(output),
-                facts,
-                ..Default::default()
-            };
-            executions.record_in_execution(caller, id, action).await?
+        (AnswerOption::Report(status), output @ Some(_)) => {
+            executions.report_as_shown(caller, question, status, output, reason).await?
         }
         (option, _) => executions.answer_question(caller, question, option, reason).await?,
     };

@@ -25,7 +25,7 @@ fn reported_agent_step_passes_its_output_on() {
             status: Some(status),
             output,
             facts: ActionFacts { confidence: Some(0.8), ..ActionFacts::default() },
-            take_over: false,
+            ..ActionRecord::default()
         };
         let bot = client.acting_as("agent:bot");
         let began = bot.record_action(report(ReportedStatus::Started, None)).await.unwrap();

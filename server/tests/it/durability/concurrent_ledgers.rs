@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use actbook::ledger::{FollowPermit, Ledger};
 use actbook::notify::Notifier;
+use actbook::service::view::AnswerOption;
+use actbook::service::{PersonQuestion, QuestionMedium, ReportedStatus};
 use actbook_engine::execution::{ActionFacts, AgentReport, Command};
 use actbook_engine::id::Epoch;
-use actbook_engine::policy::ExecutionStatus;
-use serde_json::json;
+use actbook_engine::policy::{ExecutionStatus, StepAnswer};
+use serde_json::{Value, json};
 
 use super::fixture::{self, ServiceFixture};
 use super::rng::SeededRng;
@@ -106,11 +108,40 @@ fn report_starts_the_next_step_only_for_a_driver_that_may_decide() {
                 report,
                 facts: Box::new(ActionFacts::default()),
                 by: None,
+                replies_to: None,
             };
             ledger.command(&Arc::from("person:ada"), started.stream, command).await.unwrap();
             let now_ms = ledger.clock().now_ms();
             let is_left = ledger.with_execution(started.stream, |one| one.has_next_action(now_ms)).unwrap();
             assert_eq!(is_left, !follows, "{later_epochs} epochs later, may decide: {may_decide}");
         }
+    });
+}
+
+/// A person is shown the work that an agent step waits for, and reports after it was reported failed and asked for again.
+#[test]
+fn report_about_former_work_is_refused() {
+    for_each_database(async |scratch| {
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        let (executions, caller) = (fixture.executions(), &fixture.caller);
+        let plan = json!({ "name": "by hand", "steps": [{ "id": "tell", "action": "Tell the team" }] });
+        let (id, _) = fixture.run(&plan, None).await;
+        let shown = async || {
+            let asked = executions.person_questions(&id, None, QuestionMedium::Terminal).await.unwrap();
+            asked.1.into_iter().next().expect("the step waits for its agent")
+        };
+        let report = async |question: &PersonQuestion, output: Option<Value>| {
+            let status = ReportedStatus::Succeeded;
+            executions.report_as_shown(caller, question, status, output, None).await.map(drop)
+        };
+        let former = shown().await;
+        let failed = AnswerOption::Report(ReportedStatus::Failed);
+        executions.answer_question(caller, &former, failed, None).await.unwrap();
+        fixture.claim_and_drive(&id).await;
+        fixture.decide(&id, "tell", StepAnswer::Retry, None).await;
+        for output in [None, Some(json!({ "word": "former" }))] {
+            assert_eq!(report(&former, output).await.unwrap_err().code(), "stale_question");
+        }
+        report(&shown().await, Some(json!({ "word": "newer" }))).await.unwrap();
     });
 }

@@ -247,7 +247,7 @@ async fn run_with_approvals(fixture: &ServiceFixture, word: &str) -> String {
             confidence: Some(0.9),
             ..ActionFacts::default()
         },
-        take_over: false,
+        ..ActionRecord::default()
     };
     service.executions().record_action(caller, tells(ReportedStatus::Started, None)).await.unwrap();
     let output = Some(json!({ "told": word }));

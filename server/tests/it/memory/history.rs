@@ -201,7 +201,7 @@ fn recorded_action_is_searchable_until_erased() {
         };
         let (execution, step) = (Some(id.clone()), Some("edit".to_owned()));
         let status = Some(ReportedStatus::Succeeded);
-        let action = ActionRecord { execution, step, status, output: None, facts, take_over: false };
+        let action = ActionRecord { execution, step, status, facts, ..ActionRecord::default() };
         fixture.executions().record_action(&fixture.caller, action).await.unwrap();
         fixture.executions().record_decision(&fixture.caller, &id, decision("ship it")).await.unwrap();
         let found = async |words: &[&str]| -> Vec<EntryView> {

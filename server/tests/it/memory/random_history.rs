@@ -149,7 +149,7 @@ async fn report_at_random(
         status: Some(status),
         output: None,
         facts,
-        take_over: false,
+        ..ActionRecord::default()
     };
     drop(fixture.executions().record_action(&fixture.caller, action).await);
     if let Some(facts) = remark {
