@@ -115,6 +115,8 @@ impl Service {
     pub(super) fn withhold_template(&self, template: &mut TemplateView) {
         if self.withholds {
             template.inputs.iter_mut().for_each(|input| withhold(&mut input.default));
+            // One that comes with Actbook has nothing to withhold.
+            template.description.iter_mut().filter(|_| !template.shipped).for_each(withhold_text);
         }
     }
 

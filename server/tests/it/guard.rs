@@ -23,7 +23,7 @@ fn guarded(guard: Value) -> Sandbox {
 }
 
 /// The event before a call, as Claude Code sends it.
-fn before(sandbox: &Sandbox, id: &str, tool: &str, input: Value) -> Value {
+pub fn before(sandbox: &Sandbox, id: &str, tool: &str, input: Value) -> Value {
     json!({
         "session_id": "9f0c", "transcript_path": "/tmp/t.jsonl", "cwd": sandbox.folder.path(),
         "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": input,
@@ -32,7 +32,7 @@ fn before(sandbox: &Sandbox, id: &str, tool: &str, input: Value) -> Value {
 }
 
 /// The same call's event after it.
-fn after(before: &Value, response: Value) -> Value {
+pub fn after(before: &Value, response: Value) -> Value {
     let mut event = before.clone();
     (event["hook_event_name"], event["tool_response"]) = (json!("PostToolUse"), response);
     event
@@ -62,7 +62,7 @@ fn run_with_event(command: Command, event: &str) -> CliOutput {
     start_with_event(command, event).wait_with_output().unwrap().into()
 }
 
-fn run_hook(sandbox: &Sandbox, event: &Value, more: &[&str]) -> CliOutput {
+pub fn run_hook(sandbox: &Sandbox, event: &Value, more: &[&str]) -> CliOutput {
     start_hook(sandbox, "claude-code", &event.to_string(), more).wait_with_output().unwrap().into()
 }
 

@@ -165,14 +165,15 @@ async fn load_page(
     }
     let path = format!("/plans/{}", url_part(&view.id));
     let frame = Frame::load(state, signed_in, headers, Area::Plans, view.name.as_str()).await?;
+    let shown = |text: &Option<String>| text.as_deref().map(|text| state.service.shown_text(text));
     Ok(PlanPage {
         frame: frame.at(path.clone()),
         is_newest: versions.first().is_none_or(|newest| newest.version == view.version),
         versions: versions.iter().map(|one| version_line(&path, one, view.version)).collect(),
         version: view.version,
         saved: page_time(&view.saved_at),
-        description: plan.description.clone(),
-        reasoning: plan.reasoning.clone(),
+        description: shown(&plan.description),
+        reasoning: shown(&plan.reasoning),
         task: plan.task.clone().map(|task| (format!("/tasks/{}", url_part(&task)), task)),
         drawing: draw(&plan, &path, state.service.withholds()),
         form: form.unwrap_or_else(|| InputForm::of(&plan, &Map::new())),
