@@ -96,7 +96,7 @@ pub use execution_list::{FilterAttribute, FilterValue, SummaryPage};
 pub use executions::{
     ExecutionWatcher, Executions, FoundExecution, StartedExecution, StepSnapshot, WaitingExecutions,
 };
-pub use export::{ExportReport, verify_file};
+pub use export::{ExportReader, ExportReport, verify_file};
 pub use failures::FailureGroup;
 pub use figures::{
     CalibrationBucket, DurationPercentiles, ExecutionFigures, FailureFigures, LongestStep, PeriodFigures,

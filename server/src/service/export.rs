@@ -4,8 +4,8 @@
 //! entry that was left out.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io::{BufRead, Write};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use actbook_engine::chain::{self, Digest, GENESIS, Hash};
@@ -31,6 +31,10 @@ const NOTE_WITHOUT_COUNT: &str = "the file has export format 1, which does not s
      has; an export made by this version does";
 const NOTE_NOT_ENDED: &str =
     "the execution has not ended in this file; what happened later is not part of it";
+/// Positions that are read from the journal at a time.
+const READ_POSITIONS: u64 = 500;
+/// A part of an export ends with the payload that reaches this size.
+const PART_BYTES: u64 = 1024 * 1024;
 /// A longer line is refused.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -48,7 +52,7 @@ pub struct ExportReport {
 }
 
 /// The first line of an export.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportHeader {
     actbook_export: u32,
@@ -122,6 +126,107 @@ fn invalid_export(why: impl std::fmt::Display) -> Error {
     Error::NotAnExport { why: why.to_string() }
 }
 
+/// The lines of an export, read from the journal a part at a time, so that no more than one part is in memory. Clones
+/// give the same lines: the export ends with the entry that was the execution's last one when it was opened.
+#[derive(Clone, Debug)]
+pub struct ExportReader {
+    db: Db,
+    tenant: TenantId,
+    header: ExportHeader,
+    /// The header was returned.
+    has_begun: bool,
+    /// The position up to which entries were read.
+    read_to: u64,
+    /// Entries that were read and not returned.
+    pending: VecDeque<Entry>,
+    /// How many entries of the execution were returned.
+    own: u64,
+}
+
+impl ExportReader {
+    /// Opens the export of the execution of `stream`.
+    pub(super) async fn open(db: &Db, tenant: TenantId, stream: StreamId) -> Result<Self, Error> {
+        let plans = ledger::PlanCache::default();
+        let execution =
+            ledger::load_execution(db, tenant, stream, &plans).await?.ok_or(Refusal::NoSuchExecution)?;
+        let (after, through) = (stream.0 - 1, execution.position.0);
+        let hash_at = |entry: Option<Entry>| entry.map_or(GENESIS, |entry| entry.hash);
+        let header = ExportHeader {
+            actbook_export: FORMAT,
+            tenant,
+            execution: execution.id.to_string(),
+            stream,
+            after,
+            after_hash: hex(&hash_at(journal::by_position(tenant, after).first(db).await?)),
+            through,
+            hash: hex(&hash_at(journal::by_position(tenant, through).first(db).await?)),
+            entries: Some(execution.version),
+            salt: payloads::salt(tenant, stream).first(db).await?.map(|salt| STANDARD.encode(salt)),
+            plan: execution.plan.document.clone(),
+        };
+        let (db, pending) = (db.clone(), VecDeque::new());
+        Ok(Self { db, tenant, header, has_begun: false, read_to: after, pending, own: 0 })
+    }
+
+    /// A text that is another one whenever the lines are: the hash of the chain covers the entries, and the salt is
+    /// erased with the payloads.
+    pub fn version(&self) -> String {
+        format!("{} {:?}", self.header.hash, self.header.salt)
+    }
+
+    /// The next whole lines. `None`: there are no more.
+    pub async fn next_part(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let mut part = Vec::new();
+        if !self.has_begun {
+            self.has_begun = true;
+            push_line(&mut part, &self.header)?;
+            return Ok(Some(part));
+        }
+        if self.pending.is_empty() {
+            if self.read_to >= self.header.through {
+                return Ok(None);
+            }
+            let through = self.header.through.min(self.read_to + READ_POSITIONS);
+            self.pending = journal::between(self.tenant, self.read_to, through).all(&self.db).await?.into();
+            self.read_to = through;
+        }
+        let entries = self.take_entries();
+        let own = entries.iter().filter(|entry| entry.stream == self.header.stream);
+        let own: Vec<u64> = own.map(|entry| entry.position).collect();
+        let found = payloads::by_positions(&self.db, self.tenant, &own).await?;
+        self.own += own.len() as u64;
+        let mut bodies = found.into_iter().peekable();
+        for entry in entries {
+            let body = bodies.next_if(|payload| payload.position == entry.position);
+            push_line(&mut part, &self.line(entry, body.map(|payload| payload.body)))?;
+        }
+        Ok(Some(part))
+    }
+
+    /// Takes entries whose payloads have up to `PART_BYTES` in all, at least one.
+    fn take_entries(&mut self) -> Vec<Entry> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while bytes < PART_BYTES
+            && let Some(entry) = self.pending.pop_front()
+        {
+            let event = (entry.stream == self.header.stream).then(|| Event::decode(&entry.kind, &entry.body));
+            let payload = event.and_then(|event| event.ok()?.payload_digest().map(|kept| kept.size));
+            bytes += payload.unwrap_or_default();
+            taken.push(entry);
+        }
+        taken
+    }
+
+    /// The line of an entry; `body`: its payload.
+    fn line(&self, entry: Entry, body: Option<Vec<u8>>) -> ExportLine {
+        if entry.stream == self.header.stream {
+            return ExportLine::Own(own_line(entry, body));
+        }
+        let hash = STANDARD.encode(entry_hash(self.tenant, &entry));
+        ExportLine::Other(OtherEntryLine { position: entry.position, entry: hash })
+    }
+}
+
 /// Writes the export of the execution of `stream` to `to`.
 pub(super) async fn write_export(
     db: &Db,
@@ -129,59 +234,20 @@ pub(super) async fn write_export(
     stream: StreamId,
     to: &mut (dyn Write + Send),
 ) -> Result<ExportReport, Error> {
-    let plans = ledger::PlanCache::default();
-    let execution =
-        ledger::load_execution(db, tenant, stream, &plans).await?.ok_or(Refusal::NoSuchExecution)?;
-    let (after, through) = (stream.0 - 1, execution.position.0);
-    let hash_at = |entry: Option<Entry>| entry.map_or(GENESIS, |entry| entry.hash);
-    let header = ExportHeader {
-        actbook_export: FORMAT,
-        tenant,
-        execution: execution.id.to_string(),
-        stream,
-        after,
-        after_hash: hex(&hash_at(journal::by_position(tenant, after).first(db).await?)),
-        through,
-        hash: hex(&hash_at(journal::by_position(tenant, through).first(db).await?)),
-        entries: Some(execution.version),
-        salt: payloads::salt(tenant, stream).first(db).await?.map(|salt| STANDARD.encode(salt)),
-        plan: execution.plan.document.clone(),
-    };
-    write_line(to, &header)?;
-    let mut bodies = payloads::by_stream(db.dialect(), tenant, stream).all(db).await?.into_iter().peekable();
-    let mut own = 0;
-    let flow = journal::between(tenant, after, through).for_each(db, |entry| {
-        let line = if entry.stream == stream {
-            own += 1;
-            let body = bodies.next_if(|payload| payload.position == entry.position);
-            ExportLine::Own(own_line(entry, body.map(|payload| payload.body)))
-        } else {
-            let hash = STANDARD.encode(entry_hash(tenant, &entry));
-            ExportLine::Other(OtherEntryLine { position: entry.position, entry: hash })
-        };
-        match write_line(to, &line) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
-        }
-    });
-    match flow.await? {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => {
-            to.flush().map_err(Error::ExportNotWritten)?;
-            Ok(ExportReport {
-                execution: header.execution,
-                entries: own,
-                position: through,
-                hash: header.hash,
-            })
-        }
+    let mut reader = ExportReader::open(db, tenant, stream).await?;
+    while let Some(part) = reader.next_part().await? {
+        to.write_all(&part).map_err(Error::ExportNotWritten)?;
     }
+    to.flush().map_err(Error::ExportNotWritten)?;
+    let ExportReader { header: ExportHeader { execution, through, hash, .. }, own, .. } = reader;
+    Ok(ExportReport { execution, entries: own, position: through, hash })
 }
 
-/// Writes one line of JSON.
-fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> Result<(), Error> {
-    let text = serde_json::to_string(line).map_err(invalid_export)?;
-    writeln!(to, "{text}").map_err(Error::ExportNotWritten)
+/// Appends one line of JSON.
+fn push_line(to: &mut Vec<u8>, line: &impl Serialize) -> Result<(), Error> {
+    serde_json::to_writer(&mut *to, line).map_err(invalid_export)?;
+    to.push(b'\n');
+    Ok(())
 }
 
 /// The line of an entry of the execution; `payload` is left out if it was erased.

@@ -85,6 +85,12 @@ impl Journal<'_> {
         super::export::write_export(&self.0.db, self.0.tenant, found.stream, to).await
     }
 
+    /// The same file, to be read a part at a time.
+    pub async fn read_export(self, id: &str) -> Result<super::export::ExportReader, Error> {
+        let found = self.0.executions().find(id).await?;
+        super::export::ExportReader::open(&self.0.db, self.0.tenant, found.stream).await
+    }
+
     /// Rebuilds the projections from the journal; returns how many rows they have.
     pub async fn rebuild(self) -> Result<usize, Error> {
         let tenant = self.0.tenant;

@@ -19,7 +19,7 @@ use super::operation::Operation;
 use super::page::{ListName, Page, page_limit};
 use super::params::{self, Params};
 use super::plans::{PlanText, plan_text};
-use super::ranges::ranged;
+use super::ranges::{ranged, ranged_export};
 use super::value_budget::{limit_step_values, limit_values};
 use crate::caller::{Caller, Right};
 use crate::error::Error;
@@ -315,9 +315,8 @@ async fn export(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = state.service.executions().find(&id).await?.id;
-    let mut file = Vec::new();
-    state.service.journal().export(id.as_str(), &mut file).await?;
-    let mut response = ranged(&headers, "application/x-ndjson", file)?;
+    let export = state.service.journal().read_export(id.as_str()).await?;
+    let mut response = ranged_export(&headers, "application/x-ndjson", export).await?;
     if let Ok(name) = HeaderValue::try_from(format!("attachment; filename=\"{id}.actbook\"")) {
         response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
     }

@@ -2,9 +2,12 @@
 //! download that was cut. The ETag tells whether parts belong together.
 
 use actbook_engine::chain::Digest;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::stream::unfold;
 
+use crate::service::ExportReader;
 use crate::web::Problem;
 
 /// Characters of the digest in an ETag: enough to tell the states of one document apart.
@@ -12,23 +15,87 @@ const TAG_CHARS: usize = 22;
 
 /// The bytes that the request asks for: one range of them, or all. Err 416: the range lies behind the end.
 pub fn ranged(request: &HeaderMap, content_type: &'static str, body: Vec<u8>) -> Result<Response, Problem> {
-    let (length, tag) = (body.len(), entity_tag(&body));
-    let wanted = request.get(header::RANGE).filter(|_| is_same_document(request, &tag));
-    let range = wanted.and_then(|range| parse_range(range.to_str().ok()?, length));
-    let mut response = match range {
-        None => body.into_response(),
-        Some(Range::Unsatisfiable) => return Err(unsatisfiable(length)),
-        Some(Range::Part { first, last }) => {
-            let part = body[first..=last].to_vec();
-            let mut response = (StatusCode::PARTIAL_CONTENT, part).into_response();
-            insert(&mut response, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{length}"));
-            response
+    let (tag, body) = (entity_tag(&body), Bytes::from(body));
+    let response = match wanted_range(request, &tag).map(|range| parse_range(range, body.len())) {
+        None | Some(None) => body.into_response(),
+        Some(Some(range)) => {
+            let part = range.within(body.len())?;
+            partial(body.slice(part.clone()).into(), &part, body.len())
         }
     };
+    Ok(with_range_headers(response, content_type, &tag))
+}
+
+/// Like `ranged`, of an export, which is never in memory as a whole. For a range it is read twice: its length is not
+/// known before.
+pub async fn ranged_export(
+    request: &HeaderMap,
+    content_type: &'static str,
+    export: ExportReader,
+) -> Result<Response, Problem> {
+    let tag = entity_tag(export.version().as_bytes());
+    let response = match wanted_range(request, &tag) {
+        None => Response::new(export_body(export, 0..usize::MAX)),
+        Some(range) => {
+            let length = length_of(export.clone()).await?;
+            match parse_range(range, length) {
+                None => Response::new(export_body(export, 0..usize::MAX)),
+                Some(range) => {
+                    let part = range.within(length)?;
+                    partial(export_body(export, part.clone()), &part, length)
+                }
+            }
+        }
+    };
+    Ok(with_range_headers(response, content_type, &tag))
+}
+
+async fn length_of(mut export: ExportReader) -> Result<usize, Problem> {
+    let mut length = 0;
+    while let Some(part) = export.next_part().await? {
+        length += part.len();
+    }
+    Ok(length)
+}
+
+/// The bytes of an export from `wanted.start` up to `wanted.end`. An error in the middle breaks the connection off.
+fn export_body(export: ExportReader, wanted: std::ops::Range<usize>) -> Body {
+    let begun = (export, wanted, 0);
+    Body::from_stream(unfold(begun, |(mut export, wanted, mut at)| async move {
+        while at < wanted.end {
+            let part = match export.next_part().await {
+                Ok(part) => Bytes::from(part?),
+                Err(error) => return Some((Err(error), (export, 0..0, at))),
+            };
+            let [from, to] = [wanted.start, wanted.end].map(|one| one.saturating_sub(at).min(part.len()));
+            at += part.len();
+            if from < to {
+                return Some((Ok(part.slice(from..to)), (export, wanted, at)));
+            }
+        }
+        None
+    }))
+}
+
+/// The range that a request asks for. None: it asks for all, or continues another document.
+fn wanted_range<'a>(request: &'a HeaderMap, tag: &str) -> Option<&'a str> {
+    let range = request.get(header::RANGE).filter(|_| is_same_document(request, tag))?;
+    range.to_str().ok()
+}
+
+/// A response with one part of a document of this length.
+fn partial(body: Body, part: &std::ops::Range<usize>, length: usize) -> Response {
+    let mut response = (StatusCode::PARTIAL_CONTENT, body).into_response();
+    let range = format!("bytes {}-{}/{length}", part.start, part.end - 1);
+    insert(&mut response, header::CONTENT_RANGE, &range);
+    response
+}
+
+fn with_range_headers(mut response: Response, content_type: &'static str, tag: &str) -> Response {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    insert(&mut response, header::ETAG, &tag);
-    Ok(response)
+    insert(&mut response, header::ETAG, tag);
+    response
 }
 
 fn insert(response: &mut Response, name: header::HeaderName, value: &str) {
@@ -56,6 +123,16 @@ enum Range {
     Part { first: usize, last: usize },
     /// It begins behind the end.
     Unsatisfiable,
+}
+
+impl Range {
+    /// The bytes of a document with `length` bytes. Err 416: there are none.
+    fn within(self, length: usize) -> Result<std::ops::Range<usize>, Problem> {
+        match self {
+            Self::Part { first, last } => Ok(first..last + 1),
+            Self::Unsatisfiable => Err(unsatisfiable(length)),
+        }
+    }
 }
 
 /// The range that a header asks for of a document with `length` bytes. None: it is malformed, of another unit, or

@@ -9,6 +9,7 @@ use super::live::{start_agent_steps, succeed};
 use super::open_stream::OpenStream;
 use super::server::WebServer;
 use crate::cli::Sandbox;
+use crate::mcp::serve_process::peak_mb;
 
 /// A connection on which one request was answered and that is kept open.
 fn idle_connection(server: &WebServer) -> TcpStream {
@@ -83,4 +84,39 @@ fn clients_that_read_nothing_do_not_grow_the_servers_memory() {
     }
     succeed(&server, &id, "s0", "the end");
     pages[0].wait_for("succeeded");
+}
+
+#[test]
+fn export_of_large_values_takes_little_memory() {
+    const STEPS: usize = 40;
+    const MIB: usize = 1024 * 1024;
+    /// The lines of the file have more than twice as many, with their quotation marks escaped.
+    const GROWTH_MB_MAX: u64 = 40;
+    let sandbox = Sandbox::new();
+    std::fs::create_dir_all(sandbox.path("work")).unwrap();
+    sandbox.write("work/long.txt", &"\"".repeat(MIB / 4));
+    let step = |no: usize| json!({ "id": format!("s{no}"), "tool": "files/read_file", "arguments": { "path": "long.txt" } });
+    let steps: Vec<_> = (0..STEPS).map(step).collect();
+    sandbox.write("long.json", &json!({ "name": "long", "steps": steps }).to_string());
+    sandbox.expect(0, &["run", "long.json"]);
+    let server = WebServer::start(&sandbox);
+    let id = sandbox.newest();
+    let (file, before) = (format!("/api/v1/executions/{id}/export"), peak_mb(server.process.child.id()));
+    let whole = server.get(&file);
+    assert!(whole.body.len() > STEPS * MIB, "{} bytes", whole.body.len());
+    sandbox.write("long.actbook", &whole.body);
+    sandbox.expect(0, &["verify", "long.actbook"]);
+    let token = format!("Bearer {}", server.token);
+    let headers =
+        [("Authorization", token.as_str()), ("Range", "bytes=1000-1999"), ("If-Range", whole.header("etag"))];
+    let part = server.send("GET", &file, &headers, "");
+    assert_eq!(
+        part.header("content-range"),
+        format!("bytes 1000-1999/{}", whole.body.len()),
+        "{}",
+        part.status
+    );
+    assert_eq!(part.body, whole.body[1_000..2_000]);
+    let after = peak_mb(server.process.child.id());
+    assert!(after <= before + GROWTH_MB_MAX, "{before} MB, then {after} MB");
 }
