@@ -275,7 +275,7 @@ fn facts(
     if let Some(name) = step.and_then(|step| step.name.as_deref()) {
         facts.push(("Step", Markup::quote(name, usize::MAX)));
     }
-    if let Some(reasoning) = &inspected.plan.reasoning {
+    if let Some(reasoning) = inspected.plan.reasoning.as_ref().filter(|_| shows_values) {
         facts.push(("Plan’s reasoning", quoted(reasoning)));
     }
     facts.push(("Done so far", done_so_far(&question.facts.brief.done)));
