@@ -120,6 +120,7 @@ pub fn decide(
     values: &LoadedPayloads,
 ) -> Result<Vec<NewEvent>, Rejection> {
     let decided = match command {
+        command if is_outdated(execution, command) => Err(Refusal::StaleQuestion),
         Command::ReportOutcome { call, outcome, .. } => {
             Ok(record_outcome(execution, *call, outcome, values)?)
         }
@@ -141,11 +142,6 @@ pub fn decide(
         Command::Reject { step, reason, replies_to } => {
             answer_approval(execution, step.as_deref(), ApprovalDecision::no(reason, *replies_to), now)
         }
-        Command::Decide { step, replies_to: Some(asked_at), .. }
-            if !is_still_asked(execution, Some(step), *asked_at) =>
-        {
-            Err(Refusal::StaleQuestion)
-        }
         Command::Decide {
             step,
             answer: StepAnswer::Compensate,
@@ -162,11 +158,6 @@ pub fn decide(
             let names_question = replies_to.is_some();
             let input = answer::AnswerInput { output, arguments, names_question };
             answer::answer_step(execution, step, *answer, reason, input)
-        }
-        Command::RecordReport { step, replies_to: Some(since), .. }
-            if !is_still_awaited(execution, step, *since) =>
-        {
-            Err(Refusal::StaleQuestion)
         }
         Command::RecordReport { step, report, facts, by, .. } => {
             record::record_report(execution, step, report, facts, by.as_ref())
@@ -185,6 +176,17 @@ pub fn decide(
         Command::Session(command) => session::decide_session_command(execution, command, now),
     };
     decided.map_err(Rejection::Refused)
+}
+
+/// Whether a decision names a question, or a report names work, that was answered or replaced meanwhile.
+fn is_outdated(execution: &Execution, command: &Command) -> bool {
+    if let Command::Decide { step, replies_to: Some(asked_at), .. } = command {
+        return !is_still_asked(execution, Some(step), *asked_at);
+    }
+    if let Command::RecordReport { step, replies_to: Some(since), .. } = command {
+        return !is_still_awaited(execution, step, *since);
+    }
+    false
 }
 
 /// Whether the question that the entry at `asked_at` asked, about a step or the whole execution, is the open one.
