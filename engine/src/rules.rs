@@ -83,7 +83,7 @@ pub struct RuleTrace {
     pub error: Option<String>,
 }
 
-/// What beside the rules decides about a call.
+/// What decides about a call besides the rules: mode, default effect, config and budget.
 #[derive(Clone, Debug)]
 pub struct JudgementTerms {
     pub mode: GuardMode,
@@ -111,7 +111,7 @@ pub enum DecidedBy {
     Budget,
 }
 
-/// What is said of a call, and why.
+/// The verdict on a call, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judgement {
     pub verdict: RuleEffect,

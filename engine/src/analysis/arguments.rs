@@ -245,7 +245,7 @@ fn error_findings(tool: &str, schema: &Value, error: &ValidationError<'_>, at: &
             unexpected.iter().map(superfluous).collect()
         }
         _ => {
-            let cure = format!("see `actbook tools show {tool}`");
+            let cure = format!("compare it with the schema of `{tool}`");
             let finding = Finding::error("bad_argument", path(""), truncate(&error.to_string()), cure);
             vec![finding.with_action(CureAction::ReadToolSchema)]
         }

@@ -165,7 +165,7 @@ fn hidden_text(plan: &Plan, tools: &ToolFactsByName) -> Vec<Finding> {
                 "`{tool}` has hidden characters in its definition: {}",
                 facts.hidden_characters.join(", ")
             );
-            let cure = "read its description with `actbook tools show`, and be careful with its server";
+            let cure = "read its description, and be careful with its server";
             let finding = Finding::warning("hidden_text", path, message, cure);
             findings.push(finding.with_action(CureAction::ReadToolDescription));
         }

@@ -181,6 +181,7 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
+    /// Evaluates `of[index]`: a list's item or a map's field; a recoverable error for other types.
     fn read_index(&mut self, of: &'a ExpressionNode, index: &'a ExpressionNode) -> EvaluationResult<'a> {
         let (value, index) = (self.evaluate_node(of)?, self.evaluate_node(index)?);
         let part = match (&*value, &*index) {

@@ -26,7 +26,7 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     pub message: String,
-    /// What the author can do about it, in the words of the command line.
+    /// What the author can do about it, the same for the readers of every interface.
     pub cure: String,
     /// What the cure tells the author to do with Actbook; `None`: the cure is the same for every reader.
     #[serde(skip)]

@@ -87,7 +87,7 @@ fn search_json_child(name: String, value: &str, path: &mut Vec<String>) -> Optio
 }
 
 impl InexactNumber {
-    /// Joins path segments such as `.name` and `[0]`.
+    /// The number at the joined path segments, such as `.name` and `[0]`; `written`: its digits as in the text.
     fn from_segments(path: &[String], written: &str) -> Self {
         let path = path.concat();
         let path = path.strip_prefix('.').unwrap_or(&path).to_owned();

@@ -487,7 +487,7 @@ Examples:
     #[command(after_help = "Example:\n  actbook tools call files/stat_file '{\"path\": \"notes.md\"}'")]
     Call {
         tool: String,
-        #[arg(value_name = "JSON", value_parser = json, default_value = "{}")]
+        #[arg(value_name = "JSON", value_parser = parse_json_argument, default_value = "{}")]
         arguments: Value,
         #[arg(long, value_parser = times::span, default_value = "60s")]
         timeout: u64,
@@ -532,7 +532,7 @@ pub struct RecordArgs {
     #[arg(value_parser = one_of(ReportedStatus::ALL.iter().map(|word| word.as_str()), str::parse::<ReportedStatus>))]
     pub status: ReportedStatus,
     /// Its output
-    #[arg(long, value_name = "JSON", value_parser = json)]
+    #[arg(long, value_name = "JSON", value_parser = parse_json_argument)]
     pub output: Option<Value>,
     /// Why; it is journaled
     #[arg(long, value_name = "TEXT")]
@@ -547,10 +547,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "NAME")]
     pub entity: Option<String>,
     /// How that was before; JSON, or a text
-    #[arg(long, value_name = "STATE", value_parser = json_or_text)]
+    #[arg(long, value_name = "STATE", value_parser = parse_json_or_text)]
     pub before: Option<Value>,
     /// How it is now; JSON, or a text
-    #[arg(long, value_name = "STATE", value_parser = json_or_text)]
+    #[arg(long, value_name = "STATE", value_parser = parse_json_or_text)]
     pub after: Option<Value>,
     /// How sure, from 0 to 1
     #[arg(long, value_name = "NUMBER")]
@@ -565,13 +565,13 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// Parses JSON whose numbers can be held exactly; `Err` is the usage text.
-fn json(text: &str) -> Result<Value, String> {
+fn parse_json_argument(text: &str) -> Result<Value, String> {
     reject_inexact_number(text)?;
     serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))
 }
 
 /// Parses JSON; text that is no JSON becomes a string. `Err`: it holds a number that would lose digits.
-fn json_or_text(text: &str) -> Result<Value, String> {
+fn parse_json_or_text(text: &str) -> Result<Value, String> {
     reject_inexact_number(text)?;
     Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)))
 }

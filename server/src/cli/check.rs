@@ -1,5 +1,6 @@
 //! `check`: analyses a plan without running it, and prints findings, waves and the point of no return.
 
+use crate::error::cures::finding_cure_for_command_line;
 use crate::service::CheckedPlan;
 use actbook_engine::analysis::PlanCheck;
 use actbook_engine::id::StepId;
@@ -67,7 +68,7 @@ pub fn print_findings(output: &Output, findings: &[Finding]) {
                 painted(STRONG, finding.path_with_step()),
                 finding.message
             ));
-            output.line(format_args!("  → {}", finding.cure));
+            output.line(format_args!("  → {}", finding_cure_for_command_line(finding)));
         }
     }
 }

@@ -129,7 +129,7 @@ pub async fn drive_in_background(session: &Session, id: &str) -> CommandResult {
     let mut signals = SignalGuard::register()?;
     loop {
         tokio::select! {
-            status = driving.ended() => return Ok(status.map(|_| Exit::Done)?),
+            status = driving.wait_until_ended() => return Ok(status.map(|_| Exit::Done)?),
             // The first signal stops driving; a second one ends the process at once.
             signal = signals.next() => if stopper.stop() { end_process(signal) },
         }

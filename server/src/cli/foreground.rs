@@ -125,7 +125,7 @@ async fn drive(
     let mut stopping = false;
     loop {
         tokio::select! {
-            status = driving.ended() => {
+            status = driving.wait_until_ended() => {
                 let status = status?;
                 watching.refresh().await?;
                 events.show(session, watching, screen).await?;

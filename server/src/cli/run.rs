@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::error::cures::finding_cure_for_command_line;
 use crate::service::{ExecutedPlan, StartedExecution};
 use actbook_engine::analysis::PlanCheck;
 use actbook_engine::event::PlanRef;
@@ -102,6 +103,6 @@ pub fn print_warnings(session: &Session, check: &PlanCheck) {
     for finding in check.findings.iter().filter(|finding| finding.severity == Severity::Warning) {
         let word = painted(ATTENTION, "warning:");
         session.output.notice(format_args!("{word} {}: {}", finding.path_with_step(), finding.message));
-        session.output.notice(format_args!("  → {}", finding.cure));
+        session.output.notice(format_args!("  → {}", finding_cure_for_command_line(finding)));
     }
 }

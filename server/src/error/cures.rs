@@ -172,11 +172,28 @@ fn erased_cures(needed_for: &ErasedUse) -> Cures {
 /// The cure of the first finding, and the command that lists all of them where there are several.
 fn document_cures(document: &InvalidDocument) -> Cures {
     let Some(first) = document.findings.first() else { return cure("") };
-    let words = match (&document.file, document.findings.len()) {
-        (Some(file), count @ 2..) => format!("{}; `actbook check {file}` shows all {count}", first.cure),
-        (Some(_) | None, _) => first.cure.clone(),
+    let first_cure = finding_cure_for_command_line(first);
+    let command_line = match (&document.file, document.findings.len()) {
+        (Some(file), count @ 2..) => format!("{first_cure}; `actbook check {file}` shows all {count}"),
+        (Some(_) | None, _) => first_cure,
     };
-    cure(words).agent(finding_cure_for_agent(first))
+    cure(command_line).api(&first.cure).agent(finding_cure_for_agent(first))
+}
+
+/// The cure of a finding, worded for the command line.
+pub fn finding_cure_for_command_line(finding: &Finding) -> String {
+    match finding.action {
+        Some(CureAction::ReadToolSchema | CureAction::ReadToolDescription) => {
+            format!("{}: `actbook tools show SERVER/TOOL` prints it", finding.cure)
+        }
+        Some(
+            CureAction::ListTools
+            | CureAction::ListServerTools
+            | CureAction::InspectServers
+            | CureAction::TrustConfig,
+        )
+        | None => finding.cure.clone(),
+    }
 }
 
 /// The cure of a finding, worded for an agent.

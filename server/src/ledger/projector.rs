@@ -116,6 +116,7 @@ impl Projector {
         }
     }
 
+    /// Projects entries up to `head`, in rounds; `on_round` gets the number of entries that remain after each.
     async fn catch_up_to(&self, head: u64, on_round: impl Fn(u64)) -> Result<(), Error> {
         let mut tries = 0;
         loop {

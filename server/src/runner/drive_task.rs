@@ -44,7 +44,7 @@ impl DriveTask {
     }
 
     /// Waits for the end of the task; returns the execution's status then. Must not be called again after that.
-    pub async fn ended(&mut self) -> Result<ExecutionStatus, Error> {
+    pub async fn wait_until_ended(&mut self) -> Result<ExecutionStatus, Error> {
         (&mut self.task).await?
     }
 }

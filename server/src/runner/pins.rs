@@ -13,7 +13,7 @@ use crate::tools::{CallOutcome, ToolInfo, summarize_changes};
 
 /// What follows from the end of a call whose tool was pinned.
 pub enum PinVerdict {
-    /// The call has ended so.
+    /// The call's outcome stands.
     Final(CallOutcome),
     /// Make the call again with this pin: an operator has accepted the tool's new definition.
     CallAgain(Digest),

@@ -280,8 +280,7 @@ impl QuestionContext<'_> {
         lines
     }
 
-    /// The first step whose effect cannot be undone fully.
-    /// The plan's point of no return. `None` too for a session, which has no plan to have one.
+    /// The first step whose effect cannot be undone fully. `None` too for a session, which has no plan.
     fn point_of_no_return(&self) -> Option<StepId> {
         if self.execution.session.is_some() {
             return None;

@@ -85,7 +85,7 @@ impl Count {
     }
 }
 
-/// Length of the periods of a row.
+/// The length of a counted period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grain {
     Hour,
@@ -106,7 +106,7 @@ impl Grain {
 /// Counts by hour and key.
 pub type HourlyCounts = BTreeMap<(i64, CountKey), Count>;
 
-/// Adds `other` to `counts` `times` times, and drops what becomes zero.
+/// Adds `times` times `other` to `counts` (-1 subtracts it), and drops counts that become zero.
 pub fn merge_counts(counts: &mut HourlyCounts, other: &HourlyCounts, times: i64) {
     for (key, count) in other {
         let sum = counts.entry(key.clone()).or_default();

@@ -1,5 +1,5 @@
 //! STYLE.md and ARCHITECTURE.md, as far as a machine can check them. Each rule is a function from a file to
-//! its offences; each test shows the rule a bad snippet, which it must flag, and then the whole tree.
+//! its findings; each test shows the rule a bad snippet, which it must flag, and then the whole tree.
 
 mod code;
 mod commits;
@@ -23,15 +23,15 @@ fn check(rule: Rule, bad: &[(&str, &str)], good: &[(&str, &str)]) {
         let found = rule(&Source::new(path, text));
         assert!(found.is_empty(), "the rule flags good code in {path}: {found:?}");
     }
-    clean(tree::sources().iter().flat_map(rule).collect());
+    assert_none(tree::sources().iter().flat_map(rule).collect());
 }
 
-fn clean(offences: Vec<String>) {
-    assert!(offences.is_empty(), "\n{}\n", offences.join("\n"));
+fn assert_none(findings: Vec<String>) {
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
 }
 
 #[test]
-fn rooms_name_only_the_rooms_they_may() {
+fn rooms_name_only_allowed_rooms() {
     let bad = [
         ("server/src/cli/show.rs", "use crate::store::journal;"),
         ("server/src/store/plans.rs", "fn f() { crate::ledger::append() }"),
@@ -63,15 +63,15 @@ fn messages_cite_no_pages_of_the_repository() {
 }
 
 #[test]
-fn tables_of_rooms_point_one_way_and_are_exact() {
-    assert!(!rooms::backward(&[("ledger", &["notify"]), ("notify", &[])]).is_empty());
-    clean([rooms::backward(rooms::ROOMS), rooms::backward(rooms::ENGINE)].concat());
-    clean(graph::unused(&tree::sources()));
+fn tables_of_rooms_have_no_cycle_and_no_unused_row() {
+    assert!(!rooms::backward_arrows(&[("ledger", &["notify"]), ("notify", &[])]).is_empty());
+    assert_none([rooms::backward_arrows(rooms::ROOMS), rooms::backward_arrows(rooms::ENGINE)].concat());
+    assert_none(graph::unused_arrows(&tree::sources()));
 }
 
 #[test]
 fn architecture_shows_the_graph_of_rooms() {
-    clean(graph::stale(&tree::sources()));
+    assert_none(graph::outdated_graph(&tree::sources()));
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn type_names_are_unique() {
         declare("engine/src/a.rs", "enum Error {}"),
         declare("server/src/b.rs", "enum Error {}\n    type Plan = i64;"),
     ];
-    clean(declarations::duplicates(&good));
-    clean(declarations::duplicates(&tree::sources()));
+    assert_none(declarations::duplicates(&good));
+    assert_none(declarations::duplicates(&tree::sources()));
 }
 
 #[test]
@@ -104,19 +104,19 @@ fn matches_on_own_enums_have_no_wildcard() {
     assert!(!flags("match text { \"a\" if b == Answer::B => Some(Event::A), _ => None }"));
     let sources = tree::sources();
     let enums = declarations::enums(&sources);
-    clean(sources.iter().flat_map(|source| wildcards::wildcards(source, &enums)).collect());
+    assert_none(sources.iter().flat_map(|source| wildcards::wildcards(source, &enums)).collect());
 }
 
 #[test]
-fn commits_say_what_and_why() {
-    assert!(commits::offence(i64::MAX, &"x".repeat(71), "Why.").is_some());
-    assert!(commits::offence(i64::MAX, "Name every event", " \n").is_some());
-    assert!(commits::offence(i64::MAX, "Name every event", "Why.").is_none());
-    clean(commits::offences());
+fn commits_have_a_short_subject_and_a_body() {
+    assert!(commits::finding(i64::MAX, &"x".repeat(71), "Why.").is_some());
+    assert!(commits::finding(i64::MAX, "Name every event", " \n").is_some());
+    assert!(commits::finding(i64::MAX, "Name every event", "Why.").is_none());
+    assert_none(commits::findings());
 }
 
 #[test]
-fn the_engine_depends_on_nothing_that_touches_the_world() {
+fn engine_depends_on_no_crate_that_does_io() {
     let bad = [
         ("engine/Cargo.toml", "[dependencies]\ntokio.workspace = true"),
         ("engine/Cargo.toml", "[dev-dependencies]\nrand = \"1\""),
@@ -125,7 +125,7 @@ fn the_engine_depends_on_nothing_that_touches_the_world() {
 }
 
 #[test]
-fn the_engine_reads_no_clock_and_does_no_io() {
+fn engine_reads_no_clock_and_does_no_io() {
     let bad = [
         ("engine/src/due.rs", "let now = std::time::Instant::now();"),
         ("engine/src/due.rs", "use std::{collections::BTreeMap, fs};"),
@@ -161,7 +161,7 @@ fn only_the_database_files_name_a_driver() {
 }
 
 #[test]
-fn only_the_doors_to_mcp_name_its_library() {
+fn only_mcp_modules_name_the_mcp_library() {
     let bad = [("server/src/service/start.rs", "use rmcp::model::Tool;")];
     let good = [
         ("server/src/tools/mcp.rs", "use rmcp::model::Tool;"),
@@ -184,7 +184,7 @@ fn words_of_a_question_on_the_wire_stay_in_tools_and_mcp() {
 }
 
 #[test]
-fn functions_fit_a_screen() {
+fn functions_have_at_most_70_lines() {
     let long = format!("fn long<T>(x: [u8; 3]) -> T\nwhere T: Copy {{\n{}}}\n", "    step();\n".repeat(70));
     let strings = format!("fn brace() {{ let x = \"}}\"; let y = '}}';\n{}}}", "    step();\n".repeat(69));
     let short = format!("fn short() {{\n{}}}\nfn next();\n", "    step();\n".repeat(68));
@@ -192,12 +192,12 @@ fn functions_fit_a_screen() {
 }
 
 #[test]
-fn files_stay_small() {
+fn files_have_at_most_600_lines() {
     check(rules::file_size, &[("a.rs", &"x\n".repeat(601))], &[("a.rs", &"x\n".repeat(600))]);
 }
 
 #[test]
-fn the_journal_is_only_inserted_into() {
+fn journal_sql_only_inserts() {
     let bad = [
         ("server/src/store/journal.rs", "\"update\n   journal SET body = $2\""),
         ("server/migrations/sqlite/0002_x.sql", "DELETE FROM \"journal\";"),
@@ -218,7 +218,7 @@ fn lints_are_expected_with_a_reason_and_tests_are_never_ignored() {
 }
 
 #[test]
-fn nothing_unfinished_is_left_behind() {
+fn no_unfinished_markers_remain() {
     let bad = [
         ("a.rs", concat!("// TO", "DO: later")),
         ("docs/x.md", concat!("FIX", "ME")),
@@ -229,7 +229,7 @@ fn nothing_unfinished_is_left_behind() {
 }
 
 #[test]
-fn no_path_of_somebodys_machine_is_left_behind() {
+fn no_path_of_a_machine_remains() {
     let bad = [("a.rs", concat!("\"/ho", "me/ada/x\"")), ("docs/x.md", concat!("see /wo", "rk/main"))];
     check(rules::machine_paths, &bad, &[("a.rs", "\"./work/x\" \"https://host/work/x\" \"/usr/lib\"")]);
 }
@@ -244,7 +244,7 @@ fn tests_wait_for_something_and_never_sleep() {
 }
 
 #[test]
-fn modules_say_what_they_know_and_have_a_name_of_their_own() {
+fn modules_have_a_doc_and_a_specific_name() {
     let bad = [
         ("server/src/cli/show.rs", "use std::fmt;"),
         ("engine/src/utils.rs", "//! Odds and ends."),
@@ -254,7 +254,7 @@ fn modules_say_what_they_know_and_have_a_name_of_their_own() {
 }
 
 #[test]
-fn links_in_the_docs_lead_somewhere() {
+fn links_in_the_docs_resolve() {
     let bad = [("docs/x.md", "[the guide](no-such-file.md)"), ("README.md", "[x](docs/none.md#part)")];
     let good = [
         ("docs/x.md", "[readme](../README.md#promises)"),
@@ -264,31 +264,31 @@ fn links_in_the_docs_lead_somewhere() {
 }
 
 #[test]
-fn migrations_come_in_pairs() {
+fn migrations_exist_for_both_databases() {
     let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(house::unpaired(&names(&["0001_a.sql"]), &names(&["0001_b.sql"])).len(), 2);
     let folder = |database: &str| tree::names(&format!("server/migrations/{database}"));
-    clean(house::unpaired(&folder("sqlite"), &folder("postgres")));
+    assert_none(house::unpaired(&folder("sqlite"), &folder("postgres")));
 }
 
 #[test]
-fn the_root_holds_only_what_the_map_shows() {
+fn root_entries_match_the_map() {
     let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(house::strangers(&names(&["README.md", "notes.txt"])).len(), 1);
-    clean(house::strangers(&tree::root_entries()));
+    assert_eq!(house::unlisted_entries(&names(&["README.md", "notes.txt"])).len(), 1);
+    assert_none(house::unlisted_entries(&tree::root_entries()));
 }
 
 #[test]
-fn decision_records_are_numbered_in_a_row() {
+fn decision_records_are_numbered_without_gaps() {
     let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
     assert!(!house::misnumbered(&names(&["1-short.md"])).is_empty());
     assert!(!house::misnumbered(&names(&["0001-one.md", "0003-gap.md"])).is_empty());
     assert!(!house::misnumbered(&names(&["0001-one.md", "0001-two.md"])).is_empty());
-    clean(house::misnumbered(&tree::names("docs/decisions")));
+    assert_none(house::misnumbered(&tree::names("docs/decisions")));
 }
 
 #[test]
-fn the_walk_sees_the_tree() {
+fn sources_are_found() {
     let sources = tree::sources();
     for path in ["engine/src/lib.rs", "server/tests/it/tidy.rs", "README.md", "Cargo.toml"] {
         assert!(sources.iter().any(|source| source.path == path), "{path} was not seen");

@@ -4,7 +4,7 @@ use actbook_engine::policy::{StepAnswer, StepStatus};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::json;
+use super::parse_json_argument;
 
 #[derive(Debug, Args)]
 #[command(override_usage = "\
@@ -31,10 +31,10 @@ pub struct DecideArgs {
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
     /// The step's output, for `happened` and `skip`; with `retry` the reply to what its tool asks
-    #[arg(long, value_name = "JSON", value_parser = json)]
+    #[arg(long, value_name = "JSON", value_parser = parse_json_argument)]
     pub output: Option<Value>,
     /// With `retry` or `did-not-happen` of one step: all arguments of its call, corrected
-    #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "output")]
+    #[arg(long, value_name = "JSON", value_parser = parse_json_argument, conflicts_with = "output")]
     pub arguments: Option<Value>,
 }
 

@@ -4,7 +4,7 @@ use crate::service::TaskStatus;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::{InputArgs, RunFlags, json, json_or_text, one_of};
+use super::{InputArgs, RunFlags, one_of, parse_json_argument, parse_json_or_text};
 use crate::cli::times;
 
 #[derive(Debug, Subcommand)]
@@ -18,14 +18,14 @@ Examples:
     Set {
         key: String,
         /// JSON, or a text
-        #[arg(value_parser = json_or_text)]
+        #[arg(value_parser = parse_json_or_text)]
         value: Value,
         /// research, decisions, blockers, dependencies, notes, files, code_references, api_endpoints, or a word of your own
         #[arg(long, value_name = "TYPE")]
         r#type: Option<String>,
         #[command(flatten)]
         owner: NoteOwnerArgs,
-        #[arg(long, value_name = "JSON", value_parser = json)]
+        #[arg(long, value_name = "JSON", value_parser = parse_json_argument)]
         metadata: Option<Value>,
         /// Not found any more after this long: `30m`, `12h`, `90d`
         #[arg(long, value_name = "AGE", value_parser = times::age)]

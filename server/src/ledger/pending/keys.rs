@@ -51,7 +51,7 @@ impl PendingState {
         Ok(found.map(|found| key.stored_result(found)).transpose()?)
     }
 
-    /// Queues the key with the public id of what its request gave.
+    /// Queues the row of a request key; `result`: the public id of what the request created.
     fn queue_key(&mut self, key: &RequestKey, result: String) {
         let request = requests::RequestRow { digest: key.digest.0.to_vec(), result, at: self.clock.now_ms() };
         self.queue.statements.push(requests::insert(self.tenant, &key.caller, &key.key, &request));

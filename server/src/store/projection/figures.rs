@@ -40,7 +40,8 @@ pub struct ExecutionHistory<'a> {
     pub fingerprints: &'a BTreeMap<u64, String>,
 }
 
-/// What is counted of one execution.
+/// The statistics of one execution: the attribute values that lists filter by, its counts by hour, and its open
+/// questions, claims and errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamFigures {
     pub facets: BTreeSet<Facet>,

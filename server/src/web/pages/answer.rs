@@ -2,6 +2,7 @@
 //! An answer names the question as it was shown; one that has changed or was answered since is refused.
 
 use actbook_engine::policy::StepAnswer;
+use actbook_engine::refusal::Refusal;
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query};
@@ -16,6 +17,7 @@ use super::frame::{Area, Frame};
 use super::markup::{Markup, count, icon, short_id};
 use super::question_card::{CallLine, QuestionCard, step_of, undo_lines};
 use super::{render, with_status};
+use crate::error::Error;
 use crate::service::view::{AnswerOption, EntryView, StepView};
 use crate::service::{
     AnswerChoice, FoundExecution, GivenAnswer, InspectedExecution, JournalFilter, PersonQuestion,
@@ -298,7 +300,7 @@ pub async fn answer(
     let value = value.filter(|value| sent != Some(value));
     let result = give_answer(&state, &signed_in, question, option, reason, value).await;
     let found = match result {
-        Err(error) if error.code() == "stale_question" => {
+        Err(Error::Refused(Refusal::StaleQuestion)) => {
             return conflict(&state, &signed_in, &headers, &inspected).await;
         }
         other => other?,
@@ -363,7 +365,7 @@ pub async fn control(
         "resume" => executions.resume_if_paused(caller, &id).await?,
         "cancel" => executions.cancel(caller, &id, reason).await?.0,
         "undo" => match executions.undo_shown(caller, &id, reason, &form.calls).await {
-            Err(error) if error.code() == "stale_question" => {
+            Err(Error::Refused(Refusal::StaleQuestion)) => {
                 let query =
                     ConfirmQuery { action: form.action, reason: form.reason, ..ConfirmQuery::default() };
                 return changed_undo(&state, &signed_in, &headers, &id, &query).await;

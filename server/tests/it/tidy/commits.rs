@@ -9,7 +9,7 @@ const SUBJECT_CHARS_MAX: usize = 70;
 const RULE_SINCE_S: i64 = 1_794_883_306;
 
 /// What is wrong with a commit's message; nothing for one from before the rule.
-pub fn offence(authored_at_s: i64, subject: &str, body: &str) -> Option<String> {
+pub fn finding(authored_at_s: i64, subject: &str, body: &str) -> Option<String> {
     if authored_at_s <= RULE_SINCE_S {
         return None;
     }
@@ -20,8 +20,8 @@ pub fn offence(authored_at_s: i64, subject: &str, body: &str) -> Option<String> 
     body.trim().is_empty().then(|| format!("`{subject}`: no body says why"))
 }
 
-/// The offences of all commits but merges; none where there is no git.
-pub fn offences() -> Vec<String> {
+/// The findings of all commits but merges; none where there is no git.
+pub fn findings() -> Vec<String> {
     let log = ["log", "--no-merges", "--format=%at%x1f%s%x1f%b%x1e"];
     let Ok(output) = Command::new("git").args(log).current_dir(root()).output() else { return vec![] };
     let text = String::from_utf8_lossy(&output.stdout);
@@ -29,5 +29,5 @@ pub fn offences() -> Vec<String> {
         let mut fields = commit.trim_start().splitn(3, '\x1f');
         Some((fields.next()?.parse().ok()?, fields.next()?, fields.next()?))
     });
-    commits.filter_map(|(at, subject, body)| offence(at, subject, body)).collect()
+    commits.filter_map(|(at, subject, body)| finding(at, subject, body)).collect()
 }

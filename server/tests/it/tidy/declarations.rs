@@ -54,7 +54,7 @@ pub fn enums(sources: &[Source]) -> BTreeSet<String> {
     declared.map(|declared| declared.name).collect()
 }
 
-/// Type names that more than one place declares.
+/// Type names that are declared more than once.
 pub fn duplicates(sources: &[Source]) -> Vec<String> {
     let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is_product()) {

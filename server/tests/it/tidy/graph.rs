@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::code::names_under;
-use super::rooms::{ENGINE, ROOMS, Table, mentions, place};
+use super::rooms::{ENGINE, ROOMS, Table, named_rooms, table_and_room};
 use super::tree::{Source, root};
 
 const BEGIN: &str = "<!-- Drawn by the tidy test; ACTBOOK_UPDATE=1 writes it. -->\n";
@@ -13,13 +13,13 @@ const END: &str = "<!-- End of what is drawn. -->";
 /// How often each room names each other one.
 type Counts = BTreeMap<(String, String), usize>;
 
-/// Counts the mentions in all files; `engine` stands for all modules of the engine.
+/// Counts the rooms that all files name; `engine` stands for all modules of the engine.
 fn count(sources: &[Source]) -> Counts {
     let mut counts = Counts::new();
     for source in sources {
-        let Some((_, room)) = place(source) else { continue };
+        let Some((_, room)) = table_and_room(source) else { continue };
         let engine = names_under(&source.code, "actbook_engine").into_iter();
-        for name in mentions(source).into_iter().chain(engine.map(|_| "engine".to_owned())) {
+        for name in named_rooms(source).into_iter().chain(engine.map(|_| "engine".to_owned())) {
             *counts.entry((room.to_owned(), name)).or_default() += 1;
         }
     }
@@ -32,8 +32,8 @@ fn draw(table: &Table, counts: &Counts) -> String {
     for (room, _) in table.iter().rev() {
         let below = table.iter().rev().map(|(name, _)| *name).chain(["engine"]);
         let arrow = |name: &str| {
-            let mentions = counts.get(&((*room).to_owned(), name.to_owned()))?;
-            Some(format!("{name} {mentions}"))
+            let count = counts.get(&((*room).to_owned(), name.to_owned()))?;
+            Some(format!("{name} {count}"))
         };
         let arrows: Vec<String> = below.filter_map(arrow).collect();
         text += format!("    {room:<17} {}", arrows.join(", ")).trim_end();
@@ -43,7 +43,7 @@ fn draw(table: &Table, counts: &Counts) -> String {
 }
 
 /// Allowed arrows that no file uses any more.
-pub fn unused(sources: &[Source]) -> Vec<String> {
+pub fn unused_arrows(sources: &[Source]) -> Vec<String> {
     let counts = count(sources);
     let rows = ROOMS.iter().chain(ENGINE);
     let arrows = rows.flat_map(|(room, allowed)| allowed.iter().map(move |name| (*room, *name)));
@@ -52,7 +52,7 @@ pub fn unused(sources: &[Source]) -> Vec<String> {
 }
 
 /// The difference between the drawn graph and the one in ARCHITECTURE.md; with `ACTBOOK_UPDATE` it writes.
-pub fn stale(sources: &[Source]) -> Vec<String> {
+pub fn outdated_graph(sources: &[Source]) -> Vec<String> {
     let counts = count(sources);
     let drawn = format!("{BEGIN}\n{}\n{}\n{END}", draw(ROOMS, &counts), draw(ENGINE, &counts));
     let path = root().join("ARCHITECTURE.md");

@@ -29,7 +29,7 @@ const ROOT: [&str; 23] = [
 ];
 const COMMANDS: &str = "xtask";
 
-pub fn strangers(entries: &BTreeSet<String>) -> Vec<String> {
+pub fn unlisted_entries(entries: &BTreeSet<String>) -> Vec<String> {
     let known = |name: &str| name == COMMANDS || ROOT.contains(&name);
     let strange = entries.iter().filter(|name| !known(name));
     strange.map(|name| format!("{name}: the root holds only what ARCHITECTURE.md shows")).collect()

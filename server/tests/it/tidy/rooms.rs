@@ -79,7 +79,7 @@ const TOOLS_FOR_DOORS: [&str; 10] = [
 /// state.
 const ENGINE_FOR_TOOLS: [&str; 5] = ["policy", "chain", "id", "bind", "schema"];
 
-const WORLDLY_CRATES: [&str; 10] = [
+const IO_CRATES: [&str; 10] = [
     "tokio",
     "rusqlite",
     "tokio-postgres",
@@ -91,8 +91,8 @@ const WORLDLY_CRATES: [&str; 10] = [
     "tracing",
     "rustix",
 ];
-const WORLDLY_MODULES: [&str; 4] = ["fs", "net", "process", "env"];
-const WORLDLY_WORDS: [&str; 10] = [
+const IO_MODULES: [&str; 4] = ["fs", "net", "process", "env"];
+const IO_WORDS: [&str; 10] = [
     "SystemTime",
     "Instant",
     "println!",
@@ -108,7 +108,7 @@ const WORLDLY_WORDS: [&str; 10] = [
 
 /// The table that a file's crate has, and the room that the file lies in; `None` outside both crates and for
 /// files that wire.
-pub fn place(source: &Source) -> Option<(&'static Table, &str)> {
+pub fn table_and_room(source: &Source) -> Option<(&'static Table, &str)> {
     let (table, inside) = match source.path.split_once("/src/")? {
         ("server", inside) => (ROOMS, inside),
         ("engine", inside) => (ENGINE, inside),
@@ -120,8 +120,8 @@ pub fn place(source: &Source) -> Option<(&'static Table, &str)> {
 
 /// The other rooms that a file names, once for each mention. The binary names the library's rooms under
 /// `actbook`.
-pub fn mentions(source: &Source) -> Vec<String> {
-    let Some((table, room)) = place(source) else { return vec![] };
+pub fn named_rooms(source: &Source) -> Vec<String> {
+    let Some((table, room)) = table_and_room(source) else { return vec![] };
     let mut named = names_under(&source.code, "crate");
     named.extend(names_under(&source.code, "actbook"));
     if source.path.matches('/').count() == 2 {
@@ -132,11 +132,11 @@ pub fn mentions(source: &Source) -> Vec<String> {
 }
 
 pub fn arrows(source: &Source) -> Vec<String> {
-    let Some((table, room)) = place(source) else { return vec![] };
+    let Some((table, room)) = table_and_room(source) else { return vec![] };
     let Some((_, allowed)) = table.iter().find(|(name, _)| *name == room) else {
         return vec![format!("{}: `{room}` has no row in the table of rooms", source.path)];
     };
-    let mut found = mentions(source);
+    let mut found = named_rooms(source);
     found.retain(|name| !allowed.contains(&name.as_str()));
     let say = |name| format!("{}: `{room}` must not name `{name}`", source.path);
     let mut found: Vec<String> = found.into_iter().map(say).collect();
@@ -168,7 +168,7 @@ fn engine_arrows(source: &Source, room: &str) -> Vec<String> {
 }
 
 /// Rows that name a room below them, or one that has no row.
-pub fn backward(table: &Table) -> Vec<String> {
+pub fn backward_arrows(table: &Table) -> Vec<String> {
     let mut found = vec![];
     for (index, (room, allowed)) in table.iter().enumerate() {
         let is_above = |name: &&&str| table[..index].iter().any(|(above, _)| above == *name);
@@ -183,8 +183,8 @@ pub fn engine_manifest(source: &Source) -> Vec<String> {
         return vec![];
     }
     let key = |line: &str| line.split(['=', '.', ' ']).next().unwrap_or(line).to_owned();
-    let worldly = source.text.lines().map(key).filter(|name| WORLDLY_CRATES.contains(&name.as_str()));
-    worldly.map(|name| format!("{}: the engine must not depend on {name}", source.path)).collect()
+    let doing_io = source.text.lines().map(key).filter(|name| IO_CRATES.contains(&name.as_str()));
+    doing_io.map(|name| format!("{}: the engine must not depend on {name}", source.path)).collect()
 }
 
 pub fn engine_purity(source: &Source) -> Vec<String> {
@@ -192,18 +192,18 @@ pub fn engine_purity(source: &Source) -> Vec<String> {
         return vec![];
     }
     let modules = names_under(&source.code, "std");
-    let modules = modules.iter().map(String::as_str).filter(|name| WORLDLY_MODULES.contains(name));
-    let words = WORLDLY_WORDS.into_iter().filter(|word| has_word(&source.code, word));
+    let modules = modules.iter().map(String::as_str).filter(|name| IO_MODULES.contains(name));
+    let words = IO_WORDS.into_iter().filter(|word| has_word(&source.code, word));
     modules.chain(words).map(|what| format!("{}: the engine is pure; no `{what}`", source.path)).collect()
 }
 
 pub fn drivers(source: &Source) -> Vec<String> {
-    at_home(source, &["rusqlite", "tokio_postgres"], &["server/src/store/db"])
+    names_outside(source, &["rusqlite", "tokio_postgres"], &["server/src/store/db"])
 }
 
 pub fn mcp_library(source: &Source) -> Vec<String> {
     let homes = ["server/src/tools/mcp", "server/src/mcp/", "server/src/mcp.rs", "server/src/cli/demo_tools"];
-    at_home(source, &["rmcp"], &homes)
+    names_outside(source, &["rmcp"], &homes)
 }
 
 /// MCP's names for the parts of a question belong to the rooms that read and write the protocol.
@@ -217,7 +217,7 @@ pub fn mcp_words(source: &Source) -> Vec<String> {
     named.map(|word| format!("{}: only {homes:?} may name `{word}`", source.path)).collect()
 }
 
-fn at_home(source: &Source, crates: &[&str], homes: &[&str]) -> Vec<String> {
+fn names_outside(source: &Source, crates: &[&str], homes: &[&str]) -> Vec<String> {
     if !source.is_product() || homes.iter().any(|home| source.path.starts_with(home)) {
         return vec![];
     }

@@ -1,4 +1,4 @@
-//! Rules about one file's text, each a function from the file to its offences.
+//! Rules about one file's text, each a function from the file to its findings.
 
 use super::code::{has_word, is_word, word_at};
 use super::tree::{Source, root};
@@ -119,7 +119,7 @@ pub fn sleeps(source: &Source) -> Vec<String> {
     named.map(|sleep| format!("{}: `{sleep}`: wait for a position instead", source.path)).collect()
 }
 
-/// What is printed passes through one place, which lets nothing raw reach a terminal.
+/// What is printed passes through one file, which lets nothing raw reach a terminal.
 pub fn prints(source: &Source) -> Vec<String> {
     let asks = source.path.starts_with("server/src/cli") || source.path == "server/src/main.rs";
     let own = ["server/src/cli/output.rs", "server/src/cli/demo_tools"];
@@ -156,6 +156,6 @@ pub fn links(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn a_word_is_found_only_whole() {
+fn word_is_found_only_as_a_whole() {
     assert_eq!(word_at("updates journal; update journals; update journal", "update journal"), Some(34));
 }

@@ -61,7 +61,7 @@ fn arms(code: &str, from: usize) -> Vec<(usize, &str)> {
     arms
 }
 
-/// The first place outside of brackets, from `from` on, that `is_found`; none before the block ends.
+/// The first position outside of brackets, from `from` on, that `is_found`; none before the block ends.
 fn find_outside(code: &str, from: usize, is_found: impl Fn(&str) -> bool) -> Option<usize> {
     let mut depth = 0_i32;
     for (at, c) in code[from..].char_indices() {
