@@ -150,6 +150,7 @@ impl Error {
             }
             Self::Store(store::Error::DiskFull { .. }) => "disk_full",
             Self::Store(store::Error::ReadOnly { .. }) => "read_only",
+            Self::Store(store::Error::TooManyWords { .. }) => "too_many_words",
             Self::Store(_) => "store",
             Self::Corrupt(_) => "corrupt",
             Self::Closed(_) => "closed",

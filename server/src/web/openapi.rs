@@ -139,6 +139,11 @@ fn responses(operation: &Operation) -> Value {
             success["content"] = json!({ media: { "schema": { "type": "string" } } });
         }
     }
+    if operation.is_located {
+        success["headers"] = json!({ "Location": {
+            "description": "Where it can be read again", "schema": { "type": "string" },
+        } });
+    }
     let problem = json!({ "$ref": "#/components/responses/Problem" });
     let mut responses = Map::new();
     responses.insert(operation.status.as_u16().to_string(), success);

@@ -22,7 +22,7 @@ mod journal;
 mod journal_table;
 mod json_tree;
 mod live;
-mod markup;
+pub mod markup;
 mod notices;
 mod plan_check;
 mod plan_diff;

@@ -112,6 +112,15 @@ fn parse_body<T: DeserializeOwned>(document: Value) -> Result<T, Problem> {
     })
 }
 
+/// The view of what was created, and where it can be read again: a path below `/api/v1`.
+pub fn created(caller: &Caller, location: &str, view: &impl Serialize) -> Response {
+    let mut response = changed(caller, StatusCode::CREATED, view);
+    if let Ok(location) = HeaderValue::try_from(format!("/api/v1{location}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
 /// The view of what was changed, and whether that was a repetition.
 pub fn changed(caller: &Caller, status: StatusCode, view: &impl Serialize) -> Response {
     let mut response = (status, Json(view)).into_response();

@@ -7,7 +7,7 @@
 mod stream;
 mod tail_ring;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 use schemars::JsonSchema;
@@ -54,6 +54,9 @@ async fn events(
     let (head, _) = state.service.journal().head().await?;
     let ring = state.tail.open(head, &state.ending)?;
     let after = last_event_id(&headers)?.or(query.after).unwrap_or(head);
+    if after > head {
+        return Err(beyond_head(after, head));
+    }
     let filter = EventFilter {
         execution: query.execution,
         plan: query.plan,
@@ -63,6 +66,15 @@ async fn events(
     };
     let stream = JournalStream::new(ring, filter, after);
     Ok(event_response(&state, signed_in.credential, stream))
+}
+
+/// The problem of a stream after a position that the journal has not reached: a reader of another journal, or of this
+/// one before it was restored from a copy, would wait for entries that it never sees.
+fn beyond_head(after: u64, head: u64) -> Problem {
+    let detail = format!("the stream is to begin after position {after}, and the journal ends at {head}");
+    let cure =
+        "read the journal anew: `after=0` sends all of it, without `after` the stream begins at its end";
+    Problem::new(StatusCode::CONFLICT, "beyond_head", detail, cure)
 }
 
 /// The position in the header with which a browser resumes. Err: it is no position.

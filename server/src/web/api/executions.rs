@@ -5,7 +5,7 @@ use std::time::Duration;
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepStatus};
 use axum::Json;
 use axum::extract::Path;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::change::{Change, changed};
+use super::change::{Change, created};
 use super::filter::FilterParams;
 use super::operation::Operation;
 use super::page::{ListName, Page, page_limit};
@@ -38,7 +38,7 @@ pub fn operations() -> Vec<Operation> {
             .right(Right::Run)
             .body::<StartBody>(json!({ "plan_id": "publish-notes", "inputs": { "version": "2.1" } }))
             .waits()
-            .creates("Execution"),
+            .creates_resource("Execution"),
         Operation::new("GET", "/executions/{id}", "get_execution", get(show))
             .summary("One execution: its steps, what it waits for, the brief when something went wrong")
             .query::<ShowQuery>()
@@ -61,7 +61,7 @@ pub fn operations() -> Vec<Operation> {
             .right(Right::Run)
             .body::<RerunBody>(json!({ "inputs": { "version": "2.2" } }))
             .waits()
-            .creates("Execution"),
+            .creates_resource("Execution"),
     ]
 }
 
@@ -166,7 +166,7 @@ async fn start(
 ) -> Result<Response, Problem> {
     let id = start_execution(&state.service, &caller, body).await?;
     let view = view_after_wait(&state.service, &caller, &id, None, wait).await?;
-    Ok(changed(&caller, StatusCode::CREATED, &view))
+    Ok(created(&caller, &format!("/executions/{}", view.id), &view))
 }
 
 /// Starts the execution, or finds the one that the same request started before; returns its id.
@@ -219,7 +219,7 @@ async fn rerun(
         }
     };
     let view = view_after_wait(&state.service, &caller, &started, None, wait).await?;
-    Ok(changed(&caller, StatusCode::CREATED, &view))
+    Ok(created(&caller, &format!("/executions/{}", view.id), &view))
 }
 
 async fn show(

@@ -32,6 +32,8 @@ pub struct Operation {
     pub status: StatusCode,
     /// What it answers with.
     pub response: ResponseBody,
+    /// The header `Location` says where what it creates can be read again.
+    pub is_located: bool,
     handler: MethodRouter<RouterState>,
 }
 
@@ -64,6 +66,7 @@ impl Operation {
             body: None,
             status: StatusCode::NO_CONTENT,
             response: ResponseBody::None,
+            is_located: false,
         }
     }
 
@@ -102,6 +105,11 @@ impl Operation {
     /// Creates something, and answers with JSON of this schema.
     pub fn creates(self, schema: &'static str) -> Self {
         Self { status: StatusCode::CREATED, response: ResponseBody::Json(schema), ..self }
+    }
+
+    /// Creates something that has a path of its own, and answers with JSON of this schema.
+    pub fn creates_resource(self, schema: &'static str) -> Self {
+        Self { is_located: true, ..self.creates(schema) }
     }
 
     pub fn gives_media(self, media: &'static str) -> Self {

@@ -3,7 +3,8 @@
 
 use actbook_engine::chain::Digest;
 use axum::Json;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::web::Problem;
@@ -22,10 +23,29 @@ pub struct Page<T> {
     next_cursor: Option<String>,
 }
 
+/// The query of a list without filters.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PageParams {
+    /// 1 to 500; 50 unless given
+    #[schemars(range(min = 1, max = 500))]
+    pub limit: Option<u64>,
+    pub cursor: Option<String>,
+}
+
 impl<T> Page<T> {
-    /// A list that is never cut.
-    pub fn whole(items: Vec<T>) -> Json<Self> {
-        Json(Self { items, next_cursor: None })
+    /// A page of a list that is whole in memory, in the order of a text that no two items share.
+    pub fn of_all(
+        mut items: Vec<T>,
+        params: &PageParams,
+        list: &ListName,
+        key: impl Fn(&T) -> String,
+    ) -> Result<Json<Self>, Problem> {
+        let limit = page_limit(params.limit)?;
+        let after = list.text(params.cursor.as_deref())?;
+        items.retain(|item| after.as_ref().is_none_or(|after| key(item) > *after));
+        items.sort_by_cached_key(&key);
+        Ok(Self::cut_by_text(items, limit, list, key))
     }
 
     /// A page of a list whose cursors the service makes.

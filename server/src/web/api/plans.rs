@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::change::{Change, NoFields, changed};
+use super::change::{Change, NoFields, changed, created};
 use super::drawings::draw_graph;
 use super::operation::Operation;
 use super::page::{ListName, Page, page_limit};
@@ -19,7 +19,7 @@ use crate::caller::Right;
 use crate::drawing::PlanGraph;
 use crate::error::{Corruption, Error};
 use crate::service::view::PlanView;
-use crate::service::{PlanDiff, PlanFilter};
+use crate::service::{PlanDiff, PlanFilter, SavedPlan};
 use crate::web::{Problem, SignedIn, WebState};
 
 pub fn operations() -> Vec<Operation> {
@@ -33,7 +33,7 @@ pub fn operations() -> Vec<Operation> {
             .summary("Check a plan and save it; a new version only if it changed")
             .right(Right::Run)
             .body::<PlanBody>(example())
-            .creates("SavedPlan"),
+            .creates_resource("SavedPlan"),
         Operation::new("POST", "/plans:check", "check_plan", post(check))
             .summary("Check a plan without saving it or calling a tool")
             .right(Right::Run)
@@ -142,7 +142,12 @@ async fn list(
 
 async fn save(state: WebState, Change { caller, body, .. }: Change<PlanBody>) -> Result<Response, Problem> {
     let saved = state.service.plans().save(&caller, &plan_text(&body.plan)?, body.offline).await?;
-    Ok(changed(&caller, StatusCode::CREATED, &saved))
+    Ok(created(&caller, &plan_location(&saved), &saved))
+}
+
+/// Where a saved version of a plan can be read.
+pub fn plan_location(saved: &SavedPlan) -> String {
+    format!("/plans/{}?version={}", saved.plan_id, saved.version)
 }
 
 async fn check(state: WebState, Change { body, .. }: Change<PlanBody>) -> Result<Json<PlanCheck>, Problem> {

@@ -3,11 +3,10 @@
 use actbook_engine::policy::ExecutionStatus;
 use axum::Json;
 use axum::routing::get;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::operation::Operation;
-use super::page::{Page, page_limit};
+use super::page::{Page, PageParams, page_limit};
 use super::params::Params;
 use crate::caller::Right;
 use crate::service::WaitingQuestion;
@@ -19,23 +18,13 @@ pub fn operations() -> Vec<Operation> {
         Operation::new("GET", "/questions", "list_questions", get(list))
             .summary("Everything that waits for a person, oldest first")
             .right(Right::Payloads)
-            .query::<QuestionsQuery>()
+            .query::<PageParams>()
             .gives("QuestionPage"),
     ]
 }
 
 /// A page of questions whose texts are longer together has fewer of them.
 const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// The query of `GET /questions`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct QuestionsQuery {
-    /// 1 to 500; 50 unless given
-    #[schemars(range(min = 1, max = 500))]
-    limit: Option<u64>,
-    cursor: Option<String>,
-}
 
 /// A question that waits for a person.
 #[derive(Debug, Serialize)]
@@ -63,7 +52,7 @@ struct AskingExecution {
 async fn list(
     state: WebState,
     _signed_in: SignedIn,
-    Params(query): Params<QuestionsQuery>,
+    Params(query): Params<PageParams>,
 ) -> Result<Json<Page<QuestionItem>>, Problem> {
     let limit = page_limit(query.limit)?;
     let (items, next_cursor) = read_page(&state, query.cursor.as_deref(), limit).await?;

@@ -10,12 +10,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::change::{Change, changed};
+use super::change::{Change, changed, created};
 use super::operation::Operation;
 use super::page::{ListName, Page, page_limit};
 use super::params::{self, Params};
 use crate::caller::Right;
 use crate::service::{TaskHistory, TaskSpec, TaskStatus, TaskView};
+use crate::web::pages::markup::url_part;
 use crate::web::{Problem, SignedIn, WebState};
 
 pub fn operations() -> Vec<Operation> {
@@ -29,7 +30,7 @@ pub fn operations() -> Vec<Operation> {
             .summary("Add a task; a rule of the config may save and start a plan for it")
             .right(Right::Run)
             .body::<TaskBody>(example())
-            .creates("AddedTask"),
+            .creates_resource("AddedTask"),
         Operation::new("GET", "/tasks/{id}", "get_task", get(show))
             .summary("A task and its history: plans, executions, decisions and notes in time")
             .gives("TaskHistory"),
@@ -115,7 +116,7 @@ async fn add(state: WebState, Change { caller, body, .. }: Change<TaskBody>) -> 
     if let Some(progress) = added.drive.take() {
         state.service.background().drive_claimed(progress);
     }
-    Ok(changed(&caller, StatusCode::CREATED, &added))
+    Ok(created(&caller, &format!("/tasks/{}", url_part(added.task.id.as_str())), &added))
 }
 
 async fn show(

@@ -9,9 +9,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::change::{Change, NoFields, changed};
+use super::change::{Change, NoFields, changed, created};
 use super::operation::Operation;
-use super::page::Page;
+use super::page::{ListName, Page, PageParams};
+use super::params::Params;
+use super::plans::plan_location;
 use crate::caller::Right;
 use crate::service::{TemplateDetail, TemplateUse, TemplateView};
 use crate::web::{Problem, SignedIn, WebState};
@@ -20,6 +22,7 @@ pub fn operations() -> Vec<Operation> {
     vec![
         Operation::new("GET", "/templates", "list_templates", get(list))
             .summary("List the templates: saved ones first, then those that come with Actbook")
+            .query::<PageParams>()
             .gives("TemplatePage"),
         Operation::new("GET", "/templates/{name}", "get_template", get(show))
             .summary("A template, its versions and its document")
@@ -28,7 +31,7 @@ pub fn operations() -> Vec<Operation> {
             .summary("Make a plan from a template and save it")
             .right(Right::Run)
             .body::<UseBody>(json!({ "name": "notes-2.1", "inputs": { "version": "2.1" } }))
-            .creates("SavedPlan"),
+            .creates_resource("SavedPlan"),
         Operation::new("DELETE", "/templates/{name}", "delete_template", delete(remove))
             .summary("Delete a saved template")
             .right(Right::Run)
@@ -51,8 +54,14 @@ struct UseBody {
     offline: bool,
 }
 
-async fn list(state: WebState, _signed_in: SignedIn) -> Result<Json<Page<TemplateView>>, Problem> {
-    Ok(Page::whole(state.service.templates().list().await?))
+async fn list(
+    state: WebState,
+    _signed_in: SignedIn,
+    Params(query): Params<PageParams>,
+) -> Result<Json<Page<TemplateView>>, Problem> {
+    let templates = state.service.templates().list().await?;
+    let key = |one: &TemplateView| format!("{}\n{}", u8::from(one.shipped), one.name);
+    Page::of_all(templates, &query, &ListName::new("templates", &()), key)
 }
 
 async fn show(
@@ -71,7 +80,7 @@ async fn instantiate(
     let UseBody { name, task, inputs, offline } = body;
     let used = TemplateUse { name, task, inputs, offline };
     let saved = state.service.templates().instantiate(&caller, &template, used).await?;
-    Ok(changed(&caller, StatusCode::CREATED, &saved))
+    Ok(created(&caller, &plan_location(&saved), &saved))
 }
 
 async fn remove(

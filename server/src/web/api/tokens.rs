@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::change::{Change, NoFields, changed};
 use super::operation::Operation;
-use super::page::Page;
-use super::params;
+use super::page::{ListName, Page, PageParams};
+use super::params::{self, Params};
 use crate::caller::{Right, Role};
 use crate::service::{LoginSessionView, TOKEN_LIFETIME, TokenSpec, TokenView};
 use crate::web::{Problem, SignedIn, WebState};
@@ -22,7 +22,8 @@ use crate::web::{Problem, SignedIn, WebState};
 pub fn operations() -> Vec<Operation> {
     vec![
         Operation::new("GET", "/tokens", "list_tokens", get(list_tokens))
-            .summary("List the tokens, without their secrets")
+            .summary("List the tokens, oldest first, without their secrets")
+            .query::<PageParams>()
             .right(Right::Admin)
             .gives("TokenPage"),
         Operation::new("POST", "/tokens", "create_token", post(create_token))
@@ -40,7 +41,8 @@ pub fn operations() -> Vec<Operation> {
             .right(Right::Admin)
             .gives("Token"),
         Operation::new("GET", "/sessions", "list_sessions", get(list_sessions))
-            .summary("List the open sessions of browsers")
+            .summary("List the open sessions of browsers, oldest first")
+            .query::<PageParams>()
             .right(Right::Admin)
             .gives("SessionPage"),
         Operation::new("DELETE", "/sessions/{id}", "end_session", delete(end_session))
@@ -67,8 +69,14 @@ struct CreateTokenBody {
     expires_in_s: Option<u64>,
 }
 
-async fn list_tokens(state: WebState, signed_in: SignedIn) -> Result<Json<Page<TokenView>>, Problem> {
-    Ok(Page::whole(state.service.access().list_tokens(&signed_in.caller).await?))
+async fn list_tokens(
+    state: WebState,
+    signed_in: SignedIn,
+    Params(query): Params<PageParams>,
+) -> Result<Json<Page<TokenView>>, Problem> {
+    let tokens = state.service.access().list_tokens(&signed_in.caller).await?;
+    let key = |one: &TokenView| format!("{}\n{}", one.created_at, one.id);
+    Page::of_all(tokens, &query, &ListName::new("tokens", &()), key)
 }
 
 async fn create_token(
@@ -102,8 +110,11 @@ async fn revoke_token(
 async fn list_sessions(
     state: WebState,
     signed_in: SignedIn,
+    Params(query): Params<PageParams>,
 ) -> Result<Json<Page<LoginSessionView>>, Problem> {
-    Ok(Page::whole(state.service.access().list_sessions(&signed_in.caller).await?))
+    let sessions = state.service.access().list_sessions(&signed_in.caller).await?;
+    let key = |one: &LoginSessionView| format!("{}\n{}", one.created_at, one.id);
+    Page::of_all(sessions, &query, &ListName::new("sessions", &()), key)
 }
 
 async fn end_session(

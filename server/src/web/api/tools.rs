@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::change::{Change, changed};
 use super::operation::Operation;
-use super::page::Page;
+use super::page::{ListName, Page, PageParams};
 use super::params::Params;
 use crate::caller::Right;
 use crate::service::{ToolCallStats, ToolPolicyView};
@@ -34,6 +34,7 @@ pub fn operations() -> Vec<Operation> {
             .gives("AcceptedTool"),
         Operation::new("GET", "/servers", "list_servers", get(servers))
             .summary("List the configured servers, and why one cannot be reached")
+            .query::<PageParams>()
             .gives("ServerPage"),
     ]
 }
@@ -45,6 +46,10 @@ struct ToolsQuery {
     server: Option<String>,
     /// Words that must all occur in the name, the title or the description
     search: Option<String>,
+    /// 1 to 500; 50 unless given
+    #[schemars(range(min = 1, max = 500))]
+    limit: Option<u64>,
+    cursor: Option<String>,
 }
 
 /// The body of `POST /tools/{server}/{tool}/accept`.
@@ -90,17 +95,18 @@ async fn list(
     Params(query): Params<ToolsQuery>,
 ) -> Result<Json<Page<ToolItem>>, Problem> {
     let stats = state.service.journal().tool_call_stats(None).await?;
-    let words: Vec<String> =
-        super::params::words(query.search).iter().map(|word| word.to_lowercase()).collect();
+    let ToolsQuery { server, search, limit, cursor } = query;
+    let name = ListName::new("tools", &(&server, &search));
+    let words: Vec<String> = super::params::words(search).iter().map(|word| word.to_lowercase()).collect();
     let is_wanted = |tool: &ToolInfo| {
         let texts = [Some(&tool.name), tool.title.as_ref(), tool.description.as_ref()];
         let text = texts.into_iter().flatten().map(|text| text.to_lowercase()).collect::<Vec<_>>().join("\n");
         words.iter().all(|word| text.contains(word))
     };
-    let servers = listed_servers(&state, query.server.as_deref()).await;
+    let servers = listed_servers(&state, server.as_deref()).await;
     let tools = servers.into_iter().flat_map(|server| server.tools).filter(is_wanted);
     let listed = tools.map(|tool| ToolItem { seen: stats.tools.get(&tool.name).cloned(), tool });
-    Ok(Page::whole(listed.collect()))
+    Page::of_all(listed.collect(), &PageParams { limit, cursor }, &name, |one| one.tool.name.clone())
 }
 
 /// The servers with their tools; one of them if it is named.
@@ -133,7 +139,11 @@ async fn accept(
     Ok(changed(&caller, StatusCode::OK, &accepted))
 }
 
-async fn servers(state: WebState, _signed_in: SignedIn) -> Result<Json<Page<ServerItem>>, Problem> {
+async fn servers(
+    state: WebState,
+    _signed_in: SignedIn,
+    Params(query): Params<PageParams>,
+) -> Result<Json<Page<ServerItem>>, Problem> {
     let stats = state.service.journal().tool_call_stats(None).await?;
     let servers = state.service.catalog().list().await.into_iter().map(|server| ServerItem {
         seen: stats.servers.get(&server.server).cloned(),
@@ -141,5 +151,6 @@ async fn servers(state: WebState, _signed_in: SignedIn) -> Result<Json<Page<Serv
         server: server.server,
         error: server.error,
     });
-    Ok(Page::whole(servers.collect()))
+    let name = ListName::new("servers", &());
+    Page::of_all(servers.collect(), &query, &name, |one| one.server.clone())
 }

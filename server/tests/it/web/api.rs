@@ -226,6 +226,58 @@ fn key_that_is_empty_or_too_long_is_refused_by_every_change() {
 }
 
 #[test]
+fn every_list_comes_in_pages_that_its_cursors_continue() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    for name in ["a", "b", "c"] {
+        expect(201, &server.post("/api/v1/tokens", &json!({ "name": name, "role": "viewer" })));
+    }
+    for (list, key) in [("tokens", "id"), ("templates", "name"), ("tools", "name")] {
+        let whole = expect(200, &server.get(&format!("/api/v1/{list}?limit=500")))["items"].clone();
+        let whole: Vec<&Value> = whole.as_array().unwrap().iter().map(|item| &item[key]).collect();
+        assert!(whole.len() > 2, "{list}: {whole:?}");
+        let (mut paged, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = expect(200, &server.get(&format!("/api/v1/{list}?limit=2{cursor}")));
+            paged.extend(page["items"].as_array().unwrap().iter().map(|item| item[key].clone()));
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        assert_eq!(paged.iter().collect::<Vec<_>>(), whole, "{list}");
+        let foreign = server.get(&format!("/api/v1/servers?limit=2{cursor}"));
+        assert_eq!(expect(400, &foreign)["code"], "foreign_cursor");
+    }
+}
+
+#[test]
+fn what_was_created_is_read_at_its_location() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let execution = server.post("/api/v1/executions", &json!({ "plan": careful_plan(), "wait_s": 30 }));
+    let id = expect(201, &execution)["id"].as_str().unwrap().to_owned();
+    let rerun = server.post(&format!("/api/v1/executions/{id}/rerun"), &json!({}));
+    let plan = server.post("/api/v1/plans", &json!({ "plan": careful_plan() }));
+    let task = server.post("/api/v1/tasks", &json!({ "id": "A/B c", "title": "Ship" }));
+    for created in [execution, rerun, plan, task] {
+        expect(201, &created);
+        let found = expect(200, &server.get(created.header("location")));
+        let id =
+            |view: &Value| ["id", "plan_id"].iter().find_map(|name| view[name].as_str().map(str::to_owned));
+        assert_eq!(id(&found).or(id(&found["task"])), id(&created.json()), "{found}");
+    }
+}
+
+#[test]
+fn search_of_too_many_words_says_so() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let refused = server.get("/api/v1/executions?search=a+b+c+d+e");
+    assert_eq!(expect(400, &refused)["code"], "too_many_words");
+    let page = server.send("GET", "/?search=a+b+c+d+e", &[("Cookie", &server.sign_in())], "");
+    assert!(page.status == 400 && page.body.contains("Too many words"), "{page:?}");
+}
+
+#[test]
 fn notes_tasks_plans_and_tools_are_kept_over_the_api() {
     let sandbox = Sandbox::new();
     let server = WebServer::start(&sandbox);

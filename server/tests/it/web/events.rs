@@ -44,6 +44,22 @@ fn stream_sends_what_is_appended_and_resumes_without_gap_or_repetition() {
 }
 
 #[test]
+fn stream_beyond_the_journals_end_is_refused() {
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    note(&server, "one");
+    let beyond = head(&server) + 1;
+    let bearer = format!("Bearer {}", server.token);
+    let credential = ("Authorization", bearer.as_str());
+    let after = server.send("GET", &format!("/api/v1/events?after={beyond}"), &[credential], "");
+    let beyond = beyond.to_string();
+    let resumed = server.send("GET", "/api/v1/events", &[credential, ("Last-Event-ID", &beyond)], "");
+    for refused in [after, resumed] {
+        assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("beyond_head")), "{refused:?}");
+    }
+}
+
+#[test]
 fn stream_that_fell_behind_the_ring_reads_the_journal() {
     let sandbox = Sandbox::new();
     let server = WebServer::start(&sandbox);
