@@ -27,7 +27,7 @@ mod tool_policy;
 mod unwind;
 
 pub use attempt::{Attempt, ProbeState, QuestionReply, ToolQuestion};
-pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments};
+pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments, undo_of_step};
 pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
 pub use command::{
     ActionFacts, AgentReport, CallVerdict, Command, FACTS_BYTES_MAX, ReportedOutcome, SessionCall,

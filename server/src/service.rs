@@ -56,6 +56,7 @@ mod tool_questions;
 mod tools;
 mod verify;
 pub mod view;
+mod wait_entries;
 mod waiting;
 mod withhold;
 
@@ -102,7 +103,7 @@ pub use figures::{
     CalibrationBucket, DurationPercentiles, ExecutionFigures, FailureFigures, LongestStep, PeriodFigures,
     PeriodLength, PlanFigures, RetryFigures, Stats, ToolFigures, WaitFigures,
 };
-pub use inspect::{InspectedExecution, OpenQuestion};
+pub use inspect::{InboxPage, InspectedExecution, OpenQuestion};
 pub use journal::{CleanupReport, Journal, LastVerification, VerifyFailure, VerifyReport};
 pub use line_diff::{DiffLine, diff_lines, near_changes};
 pub use listing::{ExecutionPage, ListedError, ListedExecution, ListedQuestion, ListedStep};

@@ -101,9 +101,28 @@ fn brief_section(execution: &Execution, no: StepNo) -> BriefSection {
 
 /// The compensations that an undo would run, in its order.
 fn undo_items(execution: &Execution, values: &LoadedPayloads) -> Result<Vec<UndoItem>, MissingPayloads> {
+    undo_items_of(execution, execution.index.to_undo.iter().rev().map(|(_, no)| *no), values)
+}
+
+/// The compensations that an undo would run for one step; `Err` lists the payloads to load first.
+pub fn undo_of_step(
+    execution: &Execution,
+    no: StepNo,
+    values: &LoadedPayloads,
+) -> Result<Vec<UndoItem>, MissingPayloads> {
+    let is_undone = execution.index.to_undo.iter().any(|(_, undone)| *undone == no);
+    undo_items_of(execution, is_undone.then_some(no), values)
+}
+
+/// The compensations of these steps, in this order.
+fn undo_items_of(
+    execution: &Execution,
+    steps: impl IntoIterator<Item = StepNo>,
+    values: &LoadedPayloads,
+) -> Result<Vec<UndoItem>, MissingPayloads> {
     let mut undo = Vec::new();
     let mut missing = Vec::new();
-    for &(_, no) in execution.index.to_undo.iter().rev() {
+    for no in steps {
         for target in execution.step(no).attempts_to_undo(execution.rules(no)).into_iter().rev() {
             match undo_item(execution, no, target, values) {
                 Ok(item) => undo.push(item),

@@ -15,6 +15,14 @@ use crate::web_streams;
 
 /// Steps of the execution whose page is compared with that of `FEW_STEPS`.
 const MANY_STEPS: usize = 10_000;
+/// The views of an execution's page, and one with a step's panel open: name and end of the query.
+const PAGES: [(&str, &str); 5] = [
+    ("steps", "steps"),
+    ("graph", "graph"),
+    ("timeline", "timeline"),
+    ("journal", "journal"),
+    ("panel", "steps&step=s5"),
+];
 /// Times that a page is read after it was read once.
 const PAGE_READS: usize = 21;
 /// Most elements that a page may have.
@@ -133,14 +141,14 @@ fn measure_pages(measurements: &mut Measurements, name: &str, server: &mut WebPr
         server.drive(steps)?;
     }
     let mut connection = server.connect()?;
-    for view in ["steps", "graph", "timeline", "journal"] {
+    for (view, query) in PAGES {
         let mut cold = Vec::new();
         let mut times = [Vec::new(), Vec::new()];
         let mut nodes = 0;
         for read in 0..=PAGE_READS {
             for (id, times) in ids.iter().zip(&mut times) {
                 let started = Instant::now();
-                let page = server.get(&mut connection, &format!("/executions/{id}?view={view}"))?;
+                let page = server.get(&mut connection, &format!("/executions/{id}?view={query}"))?;
                 let ms = started.elapsed().as_secs_f64() * 1000.0;
                 if read == 0 {
                     cold.push(ms);

@@ -9,7 +9,7 @@ use actbook_engine::policy::ExecutionStatus;
 use serde::Serialize;
 
 use super::executions::Executions;
-use super::view::{ExecutionSummary, ExecutionView, PlanView, WaitingView};
+use super::view::{ExecutionSummary, ExecutionView, PlanView, StepValues, WaitingView};
 use crate::error::Error;
 use crate::store::execution_filter::ExecutionFilter;
 use crate::store::{executions, notes, plans};
@@ -93,7 +93,7 @@ impl Executions<'_> {
     async fn agenda_item(self, row: &executions::ExecutionRow, with_view: bool) -> Result<AgendaItem, Error> {
         let execution = self.fold(row.id).await?;
         let here = self.toolset_digest(&execution.plan) == execution.toolset;
-        let view = if with_view { Some(self.render(&execution).await?) } else { None };
+        let view = if with_view { Some(self.render(&execution, StepValues::All).await?) } else { None };
         let waiting = view.as_ref().map(|view| view.waiting.clone()).unwrap_or_default();
         let notes = if with_view { self.count_notes(&execution.id).await? } else { 0 };
         let row = ExecutionSummary::of(row, &self.plan_digest(row).await?)?;

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::Service;
 use super::question_content::{CoveredCall, undo_calls};
-use super::view::{ExecutionView, StepProgress, last_started_at_ms, parse_status};
+use super::view::{ExecutionView, StepProgress, StepValues, last_started_at_ms, parse_status};
 use crate::caller::Caller;
 use crate::error::{Ambiguity, ClosedPart, DocumentKind, Error, SecretProblem};
 use crate::ledger::{self, DriveState, KeyedReply, StartRequest};
@@ -142,7 +142,7 @@ impl Executions<'_> {
     /// The view of the execution of `stream`, with the live progress of calls.
     pub(super) async fn view_stream(self, stream: StreamId) -> Result<ExecutionView, Error> {
         let execution = self.fold(stream).await?;
-        self.render_live(stream, &execution).await
+        self.render_live(stream, &execution, StepValues::All).await
     }
 
     /// The state of an execution, by id or a unique prefix of it.
@@ -248,7 +248,7 @@ impl ExecutionWatcher {
 
     /// The view of the state as of the last refresh, with the live progress of calls.
     pub async fn view(&self) -> Result<ExecutionView, Error> {
-        self.service.executions().render_live(self.stream, self.execution()).await
+        self.service.executions().render_live(self.stream, self.execution(), StepValues::All).await
     }
 
     /// The brief: what undoing would do now, whether or not a step has failed.

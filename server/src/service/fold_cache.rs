@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::inspect::InspectedExecution;
+use super::timeline::{StepSpan, StepTimeline, Timeline};
 use super::view::{ExecutionView, StepView};
+use super::wait_entries::{WaitEntries, WaitEntry};
 
 /// Most bytes that the kept folds and their views take, as far as they can be estimated.
 pub const FOLD_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -38,8 +40,26 @@ struct KeptFold {
     execution: Arc<Execution>,
     /// The same, as a person reads it.
     inspected: Option<Arc<InspectedExecution>>,
+    timeline: Option<Arc<Timeline>>,
+    /// Of this or another position.
+    wait_entries: Option<Arc<WaitEntries>>,
     bytes: usize,
     used: u64,
+}
+
+impl KeptFold {
+    fn new(execution: Arc<Execution>) -> Self {
+        Self { execution, inspected: None, timeline: None, wait_entries: None, bytes: 0, used: 0 }
+    }
+
+    /// About how much memory it takes.
+    fn estimate_bytes(&self) -> usize {
+        let entries = self.wait_entries.as_ref().map_or(0, |waits| waits.entries.len());
+        execution_bytes(&self.execution)
+            + self.inspected.as_deref().map_or(0, inspected_bytes)
+            + self.timeline.as_deref().map_or(0, timeline_bytes)
+            + entries * (STEP_BYTES + size_of::<WaitEntry>())
+    }
 }
 
 impl FoldCache {
@@ -59,14 +79,26 @@ impl FoldCache {
         Some(inspected).filter(|inspected| inspected.view.position == execution.position.0)
     }
 
+    /// The timeline that was kept for exactly this fold.
+    pub fn timeline(&self, stream: StreamId, execution: &Execution) -> Option<Arc<Timeline>> {
+        let mut kept = self.0.as_ref()?.lock();
+        let fold = kept.touch(stream).filter(|fold| fold.execution.position == execution.position)?;
+        fold.timeline.clone()
+    }
+
+    /// The entries that begin and end the waits of a stream, as far as they were read.
+    pub fn wait_entries(&self, stream: StreamId) -> Option<Arc<WaitEntries>> {
+        self.0.as_ref()?.lock().touch(stream)?.wait_entries.clone()
+    }
+
     /// Keeps a fold, unless a newer one is kept.
     pub fn put(&self, stream: StreamId, execution: &Arc<Execution>) {
-        if let Some(kept) = &self.0 {
-            let mut kept = kept.lock();
-            let known = kept.folds.get(&stream).map(|fold| fold.execution.position);
-            if known.is_none_or(|known| known < execution.position) {
-                kept.insert(stream, execution, None);
-            }
+        let is_known = |kept: &Mutex<KeptFolds>| {
+            let kept = kept.lock();
+            kept.folds.get(&stream).is_some_and(|fold| fold.execution.position >= execution.position)
+        };
+        if !self.0.as_deref().is_some_and(is_known) {
+            self.change(stream, execution, |_| {});
         }
     }
 
@@ -77,9 +109,40 @@ impl FoldCache {
         execution: &Arc<Execution>,
         inspected: &Arc<InspectedExecution>,
     ) {
-        if let Some(kept) = &self.0 {
-            kept.lock().insert(stream, execution, Some(inspected.clone()));
+        self.change(stream, execution, |fold| fold.inspected = Some(inspected.clone()));
+    }
+
+    /// Keeps the timeline of a fold.
+    pub fn put_timeline(&self, stream: StreamId, execution: &Arc<Execution>, timeline: &Arc<Timeline>) {
+        self.change(stream, execution, |fold| fold.timeline = Some(timeline.clone()));
+    }
+
+    /// Keeps the entries that begin and end the waits of a stream whose fold is kept.
+    pub fn put_wait_entries(&self, stream: StreamId, entries: &Arc<WaitEntries>) {
+        let Some(mut kept) = self.0.as_ref().map(|kept| kept.lock()) else { return };
+        if let Some(mut fold) = kept.remove(stream) {
+            fold.wait_entries = Some(entries.clone());
+            kept.insert(stream, fold);
         }
+    }
+
+    /// Keeps a fold, and what `add` puts beside it, unless a newer one is kept.
+    fn change(&self, stream: StreamId, execution: &Arc<Execution>, add: impl FnOnce(&mut KeptFold)) {
+        let Some(mut kept) = self.0.as_ref().map(|kept| kept.lock()) else { return };
+        let known = kept.folds.get(&stream).map(|fold| fold.execution.position);
+        if known.is_some_and(|known| known > execution.position) {
+            return;
+        }
+        let former = kept.remove(stream);
+        let mut fold = match former {
+            Some(former) if known == Some(execution.position) => former,
+            Some(former) => {
+                KeptFold { wait_entries: former.wait_entries, ..KeptFold::new(execution.clone()) }
+            }
+            None => KeptFold::new(execution.clone()),
+        };
+        add(&mut fold);
+        kept.insert(stream, fold);
     }
 }
 
@@ -94,14 +157,9 @@ impl KeptFolds {
         Some(fold)
     }
 
-    fn insert(
-        &mut self,
-        stream: StreamId,
-        execution: &Arc<Execution>,
-        inspected: Option<Arc<InspectedExecution>>,
-    ) {
-        self.remove(stream);
-        let bytes = execution_bytes(execution) + inspected.as_deref().map_or(0, inspected_bytes);
+    /// Keeps a fold of a stream that has none, if it fits; the folds that were used longest ago make room.
+    fn insert(&mut self, stream: StreamId, mut fold: KeptFold) {
+        let bytes = fold.estimate_bytes();
         if bytes > self.bytes_max {
             return;
         }
@@ -112,15 +170,15 @@ impl KeptFolds {
         self.uses += 1;
         self.bytes += bytes;
         self.by_use.insert(self.uses, stream);
-        self.folds
-            .insert(stream, KeptFold { execution: execution.clone(), inspected, bytes, used: self.uses });
+        (fold.bytes, fold.used) = (bytes, self.uses);
+        self.folds.insert(stream, fold);
     }
 
-    fn remove(&mut self, stream: StreamId) {
-        if let Some(fold) = self.folds.remove(&stream) {
-            self.by_use.remove(&fold.used);
-            self.bytes -= fold.bytes;
-        }
+    fn remove(&mut self, stream: StreamId) -> Option<KeptFold> {
+        let fold = self.folds.remove(&stream)?;
+        self.by_use.remove(&fold.used);
+        self.bytes -= fold.bytes;
+        Some(fold)
     }
 }
 
@@ -142,6 +200,11 @@ fn execution_bytes(execution: &Execution) -> usize {
 fn inspected_bytes(inspected: &InspectedExecution) -> usize {
     let questions = inspected.questions.iter().map(|question| BASE_BYTES + 3 * question.text.len());
     BASE_BYTES + view_bytes(&inspected.view) + questions.sum::<usize>()
+}
+
+fn timeline_bytes(timeline: &Timeline) -> usize {
+    let step = |step: &StepTimeline| size_of::<StepTimeline>() + step.spans.len() * size_of::<StepSpan>();
+    BASE_BYTES + timeline.steps.iter().map(step).sum::<usize>()
 }
 
 fn view_bytes(view: &ExecutionView) -> usize {

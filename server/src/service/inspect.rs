@@ -1,6 +1,7 @@
 //! One execution with all that a person needs to understand and answer it: its view, its plan, its questions,
 //! who started it and whether a process drives it; and the inbox, the questions of all executions.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook_engine::execution::Execution;
@@ -9,16 +10,17 @@ use actbook_engine::plan::Plan;
 
 use super::executions::{Executions, FoundExecution};
 use super::question::{PersonQuestion, QuestionMedium};
-use super::view::{ExecutionView, QuestionKind, StepProgress, needs_driver};
+use super::question_list::is_question_of;
+use super::view::{ExecutionView, StepProgress, StepValues, needs_driver};
 use crate::error::Error;
 use crate::store::executions;
-
-/// Questions that are shown at most: the oldest ones.
-const OPEN_QUESTIONS_MAX: u64 = 500;
+use crate::store::stream_rows::WaitRow;
 
 /// One execution as a person reads it.
 #[derive(Clone, Debug)]
 pub struct InspectedExecution {
+    /// Its steps have no values but the texts of errors, and those that questions are about; see
+    /// `steps_with_values`.
     pub view: ExecutionView,
     pub plan: Arc<Plan>,
     /// In the order of `ExecutionView::waiting`.
@@ -38,25 +40,43 @@ pub struct OpenQuestion {
     pub question: PersonQuestion,
 }
 
+/// A page of open questions.
+#[derive(Clone, Debug)]
+pub struct InboxPage {
+    pub questions: Vec<OpenQuestion>,
+    /// `None`: this is the last page.
+    pub next_cursor: Option<String>,
+}
+
 impl Executions<'_> {
     /// An execution by its id or a unique prefix of it.
     pub async fn inspect(self, id: &str) -> Result<Arc<InspectedExecution>, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
-        let is_orphaned = self.is_orphaned(&found, &execution).await?;
+        self.inspect_fold(&found, &execution).await
+    }
+
+    /// Inspects an execution that was found and folded.
+    pub(super) async fn inspect_fold(
+        self,
+        found: &FoundExecution,
+        execution: &Arc<Execution>,
+    ) -> Result<Arc<InspectedExecution>, Error> {
+        let is_orphaned = self.is_orphaned(found, execution).await?;
         // What is kept is whole, so it is not for callers from whom values are withheld.
         let may_keep = !self.0.withholds();
-        if may_keep && let Some(kept) = self.0.folds.inspected(found.stream, &execution) {
-            return self.refresh(kept, found.stream, &execution, is_orphaned).await;
+        if may_keep && let Some(kept) = self.0.folds.inspected(found.stream, execution) {
+            return self.refresh(kept, found.stream, execution, is_orphaned).await;
         }
         let medium = QuestionMedium::Terminal;
-        let (view, questions) = self.questions_of(found.stream, &execution, None, medium).await?;
+        let (view, questions) =
+            self.questions_of(found.stream, execution, None, medium, StepValues::Asked).await?;
         let (plan, started_by) = (execution.plan.clone(), self.starter(found.stream.0).await?);
         let can_undo = execution.can_undo() && !execution.erased;
         let inspected =
             Arc::new(InspectedExecution { view, plan, questions, started_by, is_orphaned, can_undo });
         if may_keep {
-            self.0.folds.put_inspected(found.stream, &execution, &inspected);
+            self.0.folds.put_inspected(found.stream, execution, &inspected);
         }
         Ok(inspected)
     }
@@ -95,30 +115,21 @@ impl Executions<'_> {
         Ok(kept)
     }
 
-    /// Every question that waits for a person, oldest first.
-    pub async fn open_questions(self) -> Result<Vec<OpenQuestion>, Error> {
-        let mut found = Vec::new();
-        for id in self.open_ids().await? {
-            let inspected = self.inspect(&id).await?;
-            let asked = inspected.questions.iter().filter(|one| one.waiting.kind != QuestionKind::Agent);
-            let questions =
-                asked.cloned().map(|question| OpenQuestion { execution: inspected.clone(), question });
-            found.extend(questions);
-        }
-        found.sort_by_key(|one: &OpenQuestion| one.question.waiting.asked_at);
-        Ok(found)
-    }
-
-    /// Ids of the executions with a question, that with the oldest first.
-    async fn open_ids(self) -> Result<Vec<String>, Error> {
+    /// A page of the questions that wait for a person, oldest first. `cursor`: the `next_cursor` of the page before.
+    pub async fn inbox(self, cursor: Option<&str>, limit: u64) -> Result<InboxPage, Error> {
         self.0.projector.catch_up().await?;
-        let mut streams: Vec<u64> = Vec::new();
-        for question in self.question_rows((i64::MIN, 0), OPEN_QUESTIONS_MAX).await? {
-            if !streams.contains(&question.stream.0) {
-                streams.push(question.stream.0);
-            }
+        let (rows, next_cursor) = self.question_row_page(cursor, limit).await?;
+        let streams: BTreeSet<u64> = rows.iter().map(|row| row.stream.0).collect();
+        let streams: Vec<u64> = streams.into_iter().collect();
+        let mut inspected = BTreeMap::new();
+        for row in executions::by_ids(&self.0.db, self.0.tenant, &streams).await? {
+            inspected.insert(row.id, self.inspect(&row.public_id).await?);
         }
-        let rows = executions::by_ids(&self.0.db, self.0.tenant, &streams).await?;
-        Ok(rows.into_iter().map(|row| row.public_id).collect())
+        let open = |row: &WaitRow| {
+            let execution = inspected.get(&row.stream)?.clone();
+            let question = execution.questions.iter().find(|one| is_question_of(row, one))?.clone();
+            Some(OpenQuestion { execution, question })
+        };
+        Ok(InboxPage { questions: rows.iter().filter_map(open).collect(), next_cursor })
     }
 }

@@ -1,6 +1,8 @@
 //! Progress of an execution for the people and agents who work on it: its current steps, their estimated and
 //! actual durations, and the notes that say what blocks it.
 
+use std::collections::BTreeSet;
+
 use actbook_engine::execution::Execution;
 use actbook_engine::id::{ExecutionId, PlanId, StepId};
 use actbook_engine::note::NoteScope;
@@ -72,9 +74,12 @@ pub(super) fn current_steps(steps: &[StepView], waiting: &[WaitingView]) -> Vec<
         | StepStatus::Compensated
         | StepStatus::CompensationFailed => false,
     };
-    let is_waiting =
-        |step: &StepView| waiting.iter().any(|question| question.step.as_ref() == Some(&step.id));
-    steps.iter().filter(|step| is_active(step) || is_waiting(step)).map(|step| step.id.clone()).collect()
+    let asked: BTreeSet<&StepId> = waiting.iter().filter_map(|question| question.step.as_ref()).collect();
+    steps
+        .iter()
+        .filter(|step| is_active(step) || asked.contains(&step.id))
+        .map(|step| step.id.clone())
+        .collect()
 }
 
 impl Executions<'_> {

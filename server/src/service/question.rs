@@ -2,6 +2,8 @@
 //! arguments, what was done so far, where the point of no return lies, who asks and why. Every interface that
 //! asks a person shows this text.
 
+use std::sync::Arc;
+
 use actbook_engine::analysis;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
@@ -15,7 +17,8 @@ use super::question_content::{
     CUT, CoveredCall, QuestionContent, WHOLE, count_with_noun, step_attempts_max, undo_calls, yes_terms,
 };
 use super::quote::{self, line, name, quoted};
-use super::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView, format_time};
+use super::view::{AnswerOption, ExecutionView, QuestionKind, StepValues, WaitingView, format_time};
+use super::wait_entries::WaitEntry;
 use crate::error::Error;
 use crate::store::journal;
 
@@ -66,10 +69,10 @@ pub struct QuestionFacts {
     pub asked_at: Option<String>,
     /// Who asked for the undo in question, and the reason given.
     pub asked_by: Option<(String, Option<String>)>,
-    /// What undoing would do now, and what would remain.
-    pub brief: Brief,
+    /// What undoing would do now, and what would remain. All questions of an execution share it.
+    pub brief: Arc<Brief>,
     /// The calls of `brief`, with the attempts that a yes covers.
-    pub undo: Vec<CoveredCall>,
+    pub undo: Arc<[CoveredCall]>,
     /// How many attempts of the step's call a yes covers. `None`: one, or Actbook makes no call.
     pub attempts_max: Option<u32>,
     /// The first step whose effect cannot be undone fully.
@@ -91,7 +94,7 @@ impl Executions<'_> {
     ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
-        self.questions_of(found.stream, &execution, asker, medium).await
+        self.questions_of(found.stream, &execution, asker, medium, StepValues::All).await
     }
 
     /// The view of a folded execution, and its open questions.
@@ -101,18 +104,25 @@ impl Executions<'_> {
         execution: &Execution,
         asker: Option<Asker<'_>>,
         medium: QuestionMedium,
+        held: StepValues,
     ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
-        let view = self.render_live(stream, execution).await?;
+        let view = self.render_live(stream, execution, held).await?;
         if view.waiting.is_empty() {
             return Ok((view, Vec::new()));
         }
+        let brief = Arc::new(self.brief(execution).await?);
+        let (shown_brief, undo) = self.shown_undo(execution, &brief);
         let context = QuestionContext {
             values: self.load_planned_values(execution).await?,
-            brief: self.brief(execution).await?,
             starter: self.starter(stream.0).await?,
             undo_request: self.undo_request(stream, execution).await?,
+            point_of_no_return: point_of_no_return(execution),
+            done_line: done_line(execution),
             execution,
             view: &view,
+            brief,
+            shown_brief,
+            undo,
             asker,
             medium,
         };
@@ -127,6 +137,18 @@ impl Executions<'_> {
             self.0.withhold_person_question(question);
         }
         Ok((view, all))
+    }
+
+    /// A brief and its calls as this service's caller may see them.
+    fn shown_undo(self, execution: &Execution, brief: &Arc<Brief>) -> (Arc<Brief>, Arc<[CoveredCall]>) {
+        let mut undo = undo_calls(execution, brief);
+        self.0.withhold_undo_calls(&mut undo);
+        if !self.0.withholds() {
+            return (brief.clone(), undo.into());
+        }
+        let mut shown = Brief::clone(brief);
+        self.0.withhold_brief(&mut shown);
+        (Arc::new(shown), undo.into())
     }
 
     /// The time of an entry. `None`: no entry is given, or there is none.
@@ -145,15 +167,11 @@ impl Executions<'_> {
         if !execution.undo_requested {
             return Ok(None);
         }
-        let entries =
-            journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
-        let request = |entry: &journal::Entry| match Event::decode(&entry.kind, &entry.body) {
-            Ok(Event::UndoAsked(event)) => {
-                Some(UndoRequest { actor: entry.actor.to_string(), reason: event.reason })
-            }
-            Ok(_) | Err(_) => None,
+        let request = |entry: &WaitEntry| {
+            let Event::UndoAsked(event) = &entry.event else { return None };
+            Some(UndoRequest { actor: entry.actor.to_string(), reason: event.reason.clone() })
         };
-        Ok(entries.iter().rev().find_map(request))
+        Ok(self.wait_entries(stream, execution).await?.entries.iter().rev().find_map(request))
     }
 
     /// Loads the values to which arguments of steps that have not begun can be bound already: the inputs.
@@ -176,7 +194,12 @@ struct QuestionContext<'a> {
     execution: &'a Execution,
     view: &'a ExecutionView,
     values: LoadedPayloads,
-    brief: Brief,
+    brief: Arc<Brief>,
+    /// `brief` and its calls, as the caller may see them.
+    shown_brief: Arc<Brief>,
+    undo: Arc<[CoveredCall]>,
+    point_of_no_return: Option<StepId>,
+    done_line: String,
     /// The actor that started the execution.
     starter: Option<String>,
     asker: Option<Asker<'a>>,
@@ -201,7 +224,7 @@ impl QuestionContext<'_> {
         lines.extend(content.lines(question, if is_cut { CUT } else { WHOLE }));
         lines.extend(self.point_of_no_return_line());
         let bound = json!([lines, self.bound_values(question, waiting)]).to_string();
-        lines.push(self.done_line());
+        lines.push(self.done_line.clone());
         let mut waiting = waiting.clone();
         if is_cut {
             let offered = waiting.options.len();
@@ -221,10 +244,10 @@ impl QuestionContext<'_> {
                 asked_by: self
                     .asker_of(question)
                     .map(|asker| (asker.actor.to_owned(), asker.reason.map(str::to_owned))),
-                brief: self.brief.clone(),
-                undo: undo_calls(self.execution, &self.brief),
+                brief: self.shown_brief.clone(),
+                undo: self.undo.clone(),
                 attempts_max: question.step.and_then(|no| step_attempts_max(self.execution, no)),
-                point_of_no_return: self.point_of_no_return(),
+                point_of_no_return: self.point_of_no_return.clone(),
                 terms: question.step.map(|no| yes_terms(self.execution, no)).unwrap_or_default(),
                 content: content.lines(question, WHOLE),
             },
@@ -280,44 +303,41 @@ impl QuestionContext<'_> {
         lines
     }
 
-    /// The first step whose effect cannot be undone fully. `None` too for a session, which has no plan.
-    fn point_of_no_return(&self) -> Option<StepId> {
-        if self.execution.session.is_some() {
-            return None;
-        }
-        analysis::check_plan(&self.execution.plan, &self.execution.tool_policies).point_of_no_return
-    }
-
     fn point_of_no_return_line(&self) -> Option<String> {
         if self.execution.session.is_some() {
             return None;
         }
-        Some(match self.point_of_no_return() {
+        Some(match &self.point_of_no_return {
             Some(step) => {
                 format!("Point of no return: step `{step}`; what runs from there on cannot be fully undone.")
             }
             None => "Point of no return: none; everything can be undone.".to_owned(),
         })
     }
+}
 
-    /// The line on the steps that have succeeded.
-    fn done_line(&self) -> String {
-        let has_succeeded = |no: &StepNo| self.execution.step(*no).status() == StepStatus::Succeeded;
-        let done: Vec<StepId> = self
-            .execution
-            .step_numbers()
-            .filter(has_succeeded)
-            .map(|no| self.execution.step_id(no))
-            .collect();
-        let shown: Vec<&str> = done.iter().take(DONE_LISTED_MAX).map(|id| id.as_str()).collect();
-        let total = self.execution.steps.len();
-        match done.len() {
-            0 => format!("Done so far: none of {}.", count_with_noun(total, "step")),
-            count if count > DONE_LISTED_MAX => {
-                format!("Done so far: {count} of {total} steps: {} and others.", shown.join(", "))
-            }
-            count => format!("Done so far: {count} of {total} steps: {}.", shown.join(", ")),
+/// The first step of an execution's plan whose effect cannot be undone fully. `None` too for a session, which has no
+/// plan.
+fn point_of_no_return(execution: &Execution) -> Option<StepId> {
+    if execution.session.is_some() {
+        return None;
+    }
+    analysis::check_plan(&execution.plan, &execution.tool_policies).point_of_no_return
+}
+
+/// The line on the steps that have succeeded.
+fn done_line(execution: &Execution) -> String {
+    let has_succeeded = |no: &StepNo| execution.step(*no).status() == StepStatus::Succeeded;
+    let done: Vec<StepId> =
+        execution.step_numbers().filter(has_succeeded).map(|no| execution.step_id(no)).collect();
+    let shown: Vec<&str> = done.iter().take(DONE_LISTED_MAX).map(|id| id.as_str()).collect();
+    let total = execution.steps.len();
+    match done.len() {
+        0 => format!("Done so far: none of {}.", count_with_noun(total, "step")),
+        count if count > DONE_LISTED_MAX => {
+            format!("Done so far: {count} of {total} steps: {} and others.", shown.join(", "))
         }
+        count => format!("Done so far: {count} of {total} steps: {}.", shown.join(", ")),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use actbook_engine::event::Event;
-use actbook_engine::execution::{Attempt, Execution, LoadedPayloads, PayloadRef, UndoItem};
+use actbook_engine::execution::{Attempt, Execution, LoadedPayloads, PayloadRef, UndoItem, undo_of_step};
 use actbook_engine::id::{ExecutionId, StepId, StepNo, StreamId};
 use actbook_engine::policy::{ErrorCategory, Outcome};
 use actbook_engine::refusal::StepSuggestion;
@@ -12,7 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::executions::Executions;
-use super::view::{StepView, WaitingView, format_time};
+use super::view::{StepView, WaitingView, format_time, shown_values};
+use super::wait_entries::WaitEntry;
 use crate::error::Error;
 use crate::store::journal;
 
@@ -100,32 +101,33 @@ impl Executions<'_> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
         let Some(no) = execution.plan.find_step(step) else { return Err(no_such_step(&execution, step)) };
-        let view = self.render_live(found.stream, &execution).await?;
+        let inspected = self.inspect_fold(&found, &execution).await?;
         let values = self.load_step_values(&execution, no).await?;
         let state = execution.step(no);
-        let to_undo = self.brief(&execution).await?.undo;
         let needs = execution.plan.step(no).dependencies.iter();
         let is_own = |question: &WaitingView| question.step.as_ref().is_some_and(|id| id.as_str() == step);
         let mut detail = StepDetail {
             execution_id: found.id,
             depends_on: needs.map(|need| execution.step_id(need.step)).collect(),
             history: state.attempts.iter().map(|attempt| attempt_view(attempt, &values)).collect(),
-            approvals: self.load_approvals(found.stream, step).await?,
-            to_undo: to_undo.into_iter().filter(|call| call.step.as_str() == step).collect(),
+            approvals: self.load_approvals(found.stream, &execution, step).await?,
+            to_undo: self.load_undo(&execution, no).await?,
             compensations: state.compensations.iter().map(|undo| compensation_view(undo, &values)).collect(),
-            waiting: view.waiting.iter().filter(|question| is_own(question)).cloned().collect(),
-            step: view.steps.into_iter().nth(no.index()).expect("a view has every step of its plan"),
+            waiting: inspected.view.waiting.iter().filter(|question| is_own(question)).cloned().collect(),
+            step: self.step_view_live(found.stream, &execution, no, &values),
         };
-        self.0.withhold_step(&mut detail);
+        self.0.withhold_detail(&mut detail);
         Ok(detail)
     }
 
-    /// Loads the arguments and results of a step's attempts and compensations; erased ones become null.
+    /// Loads what a step shows, and the arguments and results of its attempts and compensations; erased ones become
+    /// null.
     async fn load_step_values(self, execution: &Execution, no: StepNo) -> Result<LoadedPayloads, Error> {
         let state = execution.step(no);
         let attempts = state.attempts.iter().chain(&state.compensations);
         let stored = attempts.flat_map(|attempt| [attempt.arguments, attempt.result]);
-        let positions = stored.flatten().map(|stored| stored.position).collect();
+        let positions = stored.flatten().map(|stored| stored.position);
+        let positions = positions.chain(shown_values(state, true)).collect();
         let mut values = LoadedPayloads::default();
         self.load_values(positions, &mut values).await?;
         Ok(values)
@@ -137,34 +139,55 @@ impl Executions<'_> {
         let Some(position) = execution.undo_rejected_at else { return Ok(None) };
         let entry = journal::by_position(self.0.tenant, position.0).first(&self.0.db).await?;
         Ok(entry.and_then(|entry| match Event::decode(&entry.kind, &entry.body) {
-            Ok(Event::UnwindRejected(event)) => Some(approval_view(&entry, false, event.reason)),
+            Ok(Event::UnwindRejected(event)) => {
+                Some(approval_view(entry.position, &entry.actor, entry.at, false, event.reason))
+            }
             Ok(_) | Err(_) => None,
         }))
     }
 
-    /// Reads the approvals and rejections of a step from the execution's entries, oldest first.
-    async fn load_approvals(self, stream: StreamId, step: &str) -> Result<Vec<ApprovalView>, Error> {
-        let entries =
-            journal::by_stream(self.0.db.dialect(), self.0.tenant, stream, 0).all(&self.0.db).await?;
-        let approval = |entry: &journal::Entry| {
-            let event = Event::decode(&entry.kind, &entry.body).ok()?;
-            let (subject, approved, reason) = if let Event::StepApproved(event) = event {
-                (event.step, true, event.reason)
-            } else if let Event::StepRejected(event) = event {
-                (event.step, false, event.reason)
+    /// The calls that undoing a step would make now.
+    async fn load_undo(self, execution: &Execution, no: StepNo) -> Result<Vec<UndoItem>, Error> {
+        let mut values = LoadedPayloads::default();
+        loop {
+            match undo_of_step(execution, no, &values) {
+                Ok(undo) => return Ok(undo),
+                Err(missing) => self.load_values(missing.0, &mut values).await?,
+            }
+        }
+    }
+
+    /// The approvals and rejections of a step, oldest first.
+    async fn load_approvals(
+        self,
+        stream: StreamId,
+        execution: &Execution,
+        step: &str,
+    ) -> Result<Vec<ApprovalView>, Error> {
+        let approval = |entry: &WaitEntry| {
+            let (subject, approved, reason) = if let Event::StepApproved(event) = &entry.event {
+                (&event.step, true, &event.reason)
+            } else if let Event::StepRejected(event) = &entry.event {
+                (&event.step, false, &event.reason)
             } else {
                 return None;
             };
-            (subject.as_str() == step).then(|| approval_view(entry, approved, reason))
+            let view = || approval_view(entry.position, &entry.actor, entry.at_ms, approved, reason.clone());
+            (subject.as_str() == step).then(view)
         };
-        Ok(entries.iter().filter_map(approval).collect())
+        Ok(self.wait_entries(stream, execution).await?.entries.iter().filter_map(approval).collect())
     }
 }
 
 /// The approval or rejection that an entry records.
-fn approval_view(entry: &journal::Entry, approved: bool, reason: Option<String>) -> ApprovalView {
-    let (by, at) = (entry.actor.to_string(), format_time(entry.at));
-    ApprovalView { approved, by, at, position: entry.position, reason }
+fn approval_view(
+    position: u64,
+    actor: &str,
+    at_ms: i64,
+    approved: bool,
+    reason: Option<String>,
+) -> ApprovalView {
+    ApprovalView { approved, by: actor.to_owned(), at: format_time(at_ms), position, reason }
 }
 
 /// The refusal of an unknown step, with the nearest id, or else the plan's first ids.

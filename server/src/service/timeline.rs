@@ -3,6 +3,8 @@
 
 mod waits;
 
+use std::sync::Arc;
+
 use actbook_engine::execution::{Attempt, Execution, QuestionSubject, StepState, questions};
 use actbook_engine::id::{StepId, StepNo};
 use actbook_engine::policy::{ExecutionStatus, Outcome, StepStatus};
@@ -81,11 +83,16 @@ impl SpanKind {
 
 impl Executions<'_> {
     /// The timeline of an execution, by its id or a unique prefix of it.
-    pub async fn timeline(self, id: &str) -> Result<Timeline, Error> {
+    pub async fn timeline(self, id: &str) -> Result<Arc<Timeline>, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
-        let waits = RecordedWaits::load(self.0, found.stream).await?;
-        Ok(timeline(&execution, waits))
+        if let Some(kept) = self.0.folds.timeline(found.stream, &execution) {
+            return Ok(kept);
+        }
+        let waits = RecordedWaits::of(&*self.wait_entries(found.stream, &execution).await?);
+        let timeline = Arc::new(timeline(&execution, waits));
+        self.0.folds.put_timeline(found.stream, &execution, &timeline);
+        Ok(timeline)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The views of executions and plans that `--json`, the HTTP API and MCP all render.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{
     Annotation, AnnotationKind, ApprovalAnswer, Brief, Execution, LoadedPayloads, PayloadRef,
-    SESSION_PLAN_ID, SessionState, StepState, brief,
+    SESSION_PLAN_ID, SessionState, StepState, brief, questions,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
 use actbook_engine::plan::StepWork;
@@ -317,10 +317,22 @@ impl PlanView {
     }
 }
 
+/// Which values of its steps a view holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepValues {
+    All,
+    /// The texts of errors, and everything of the steps that a question is about: what pages tell beside the steps.
+    Asked,
+}
+
 impl Executions<'_> {
     /// The view of a folded execution, from the journal alone.
-    pub(super) async fn render(self, execution: &Execution) -> Result<ExecutionView, Error> {
-        let values = self.load_shown_values(execution).await?;
+    pub(super) async fn render(
+        self,
+        execution: &Execution,
+        held: StepValues,
+    ) -> Result<ExecutionView, Error> {
+        let values = self.load_shown_values(execution, held).await?;
         let steps: Vec<StepView> =
             execution.step_numbers().map(|no| step_view(execution, no, &values)).collect();
         let brief = if needs_brief(execution) { Some(self.brief(execution).await?) } else { None };
@@ -370,14 +382,41 @@ impl Executions<'_> {
         self,
         stream: StreamId,
         state: &Execution,
+        held: StepValues,
     ) -> Result<ExecutionView, Error> {
-        let mut view = self.render(state).await?;
+        let mut view = self.render(state, held).await?;
         for (no, step) in state.step_numbers().zip(&mut view.steps) {
             step.progress = self.progress(stream, no, step.status);
         }
         self.link_questions(&mut view).await?;
         self.0.withhold_view(&mut view);
         Ok(view)
+    }
+
+    /// Steps of an execution with all their values; `numbers`: their places in the plan, from 0.
+    pub async fn steps_with_values(self, id: &str, numbers: &[usize]) -> Result<Vec<StepView>, Error> {
+        let found = self.find(id).await?;
+        let execution = self.fold(found.stream).await?;
+        let known = numbers.iter().filter_map(|index| Some(StepNo(u32::try_from(*index).ok()?)));
+        let known: Vec<StepNo> = known.filter(|no| no.index() < execution.steps.len()).collect();
+        let stored = known.iter().flat_map(|no| shown_values(execution.step(*no), true)).collect();
+        let mut values = LoadedPayloads::default();
+        self.load_values(stored, &mut values).await?;
+        Ok(known.iter().map(|no| self.step_view_live(found.stream, &execution, *no, &values)).collect())
+    }
+
+    /// The view of one step, with the live progress of its call; `values` holds what it shows.
+    pub(super) fn step_view_live(
+        self,
+        stream: StreamId,
+        execution: &Execution,
+        no: StepNo,
+        values: &LoadedPayloads,
+    ) -> StepView {
+        let mut step = step_view(execution, no, values);
+        step.progress = self.progress(stream, no, step.status);
+        self.0.withhold_step_view(&mut step);
+        step
     }
 
     /// Gives each question the address of the page on which a person answers it, if a live process serves pages.
@@ -428,24 +467,35 @@ impl Executions<'_> {
         Ok(())
     }
 
-    /// Loads every value that the view shows; erased ones become null.
-    async fn load_shown_values(self, execution: &Execution) -> Result<LoadedPayloads, Error> {
-        let stored = |step: &StepState| {
-            let arguments = step.current_arguments();
-            let error = step.error.and_then(|error| error.detail);
-            let all = [arguments, step.output, error, step.facts].into_iter().flatten();
-            all.map(|stored| stored.position).collect::<Vec<_>>()
+    /// Loads every value that the view holds; erased ones become null.
+    async fn load_shown_values(
+        self,
+        execution: &Execution,
+        held: StepValues,
+    ) -> Result<LoadedPayloads, Error> {
+        let asked: BTreeSet<StepNo> = match held {
+            StepValues::All => BTreeSet::new(),
+            StepValues::Asked => questions(execution).iter().filter_map(|question| question.step).collect(),
         };
+        let stored =
+            |no: StepNo| shown_values(execution.step(no), held == StepValues::All || asked.contains(&no));
         let mut values = LoadedPayloads::default();
         let notes = execution.annotations.iter().filter_map(|note| match &note.kind {
             AnnotationKind::Action { facts, .. } => Some(facts.position),
             AnnotationKind::Decision { details, .. } => details.map(|stored| stored.position),
         });
-        let of_steps = execution.steps.iter().flat_map(stored);
+        let of_steps = execution.step_numbers().flat_map(stored);
         let inputs = execution.inputs.map(|stored| stored.position);
         self.load_values(of_steps.chain(notes).chain(inputs).collect(), &mut values).await?;
         Ok(values)
     }
+}
+
+/// Where the values are stored that a step shows: its error's text, and if it shows all, the rest.
+pub(super) fn shown_values(step: &StepState, shows_all: bool) -> impl Iterator<Item = Position> + use<> {
+    let error = step.error.and_then(|error| error.detail);
+    let rest = [step.current_arguments(), step.output, step.facts].into_iter().flatten();
+    error.into_iter().chain(rest.filter(move |_| shows_all)).map(|stored| stored.position)
 }
 
 /// Whether the view shows the brief: an undo waits for a yes, or a step has failed, is unknown, or was

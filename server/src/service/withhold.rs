@@ -58,12 +58,20 @@ impl Service {
         view.brief.iter_mut().for_each(withhold_brief);
     }
 
+    pub(super) fn withhold_step_view(&self, step: &mut StepView) {
+        if self.withholds {
+            withhold_step(step);
+        }
+    }
+
     pub(super) fn withhold_brief(&self, brief: &mut Brief) {
         if self.withholds {
             withhold_brief(brief);
         }
     }
 
+    /// Withholds the texts of a question; its brief and the calls of an undo, which questions share, are withheld
+    /// before it is built.
     pub(super) fn withhold_person_question(&self, question: &mut PersonQuestion) {
         if !self.withholds {
             return;
@@ -71,15 +79,19 @@ impl Service {
         withhold_question(&mut question.waiting);
         question.text = WITHHELD_TEXT.to_owned();
         question.facts.content.clear();
-        withhold_brief(&mut question.facts.brief);
-        question.facts.undo.iter_mut().for_each(|CoveredCall { item, .. }| withhold_undo(item));
     }
 
-    pub(super) fn withhold_step(&self, detail: &mut StepDetail) {
+    pub(super) fn withhold_undo_calls(&self, undo: &mut [CoveredCall]) {
+        if self.withholds {
+            undo.iter_mut().for_each(|CoveredCall { item, .. }| withhold_undo(item));
+        }
+    }
+
+    /// Withholds what a detail view has beside the view of its step and its questions.
+    pub(super) fn withhold_detail(&self, detail: &mut StepDetail) {
         if !self.withholds {
             return;
         }
-        withhold_step(&mut detail.step);
         for attempt in &mut detail.history {
             withhold(&mut attempt.arguments);
             withhold(&mut attempt.result);
@@ -89,7 +101,6 @@ impl Service {
             withhold(&mut attempt.result);
         }
         detail.to_undo.iter_mut().for_each(withhold_undo);
-        detail.waiting.iter_mut().for_each(withhold_question);
     }
 
     pub(super) fn withhold_entry(&self, entry: &mut EntryView) {

@@ -172,6 +172,21 @@ pub fn open_questions(
     )
 }
 
+/// How many questions wait, counted up to `limit`.
+pub fn count_open_questions(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<u64> {
+    let text = |text: Option<&str>| text.unwrap_or_default().into();
+    Select::new(
+        concat!(
+            "SELECT COUNT(*) FROM (SELECT questions.position FROM questions JOIN executions \
+             ON executions.tenant = $1 AND executions.id = questions.stream WHERE questions.tenant = $1 AND ",
+            of_executions!(),
+            " LIMIT $5) AS open"
+        ),
+        vec![tenant.into(), text(None), text(None), text(within), limit.into()],
+        |row| row.uint(0),
+    )
+}
+
 /// Decodes a row of `open_questions`.
 fn decode_question(row: Row) -> Result<WaitRow, Error> {
     Ok(WaitRow {

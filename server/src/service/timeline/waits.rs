@@ -1,32 +1,15 @@
-//! Waits that the folded state does not keep, read from the entries that begin and end them: for approvals, for the
-//! whole plan or a proposed undo, and pauses.
+//! Waits that the folded state does not keep, from the entries that begin and end them: for approvals, for the whole
+//! plan or a proposed undo, and pauses.
 
 use std::collections::BTreeMap;
 
 use actbook_engine::event::Event;
 use actbook_engine::execution::StepState;
-use actbook_engine::id::{StepId, StreamId};
+use actbook_engine::id::StepId;
 use actbook_engine::policy::StepStatus;
 
 use super::{SpanKind, StepSpan};
-use crate::error::Error;
-use crate::service::Service;
-use crate::store::journal;
-
-/// Beginnings of the kinds that begin or end a wait; other entries are not decoded.
-const KINDS: [&str; 11] = [
-    "approval_asked.",
-    "step_approved.",
-    "step_rejected.",
-    "plan_approval_asked.",
-    "plan_approved.",
-    "plan_rejected.",
-    "unwind_proposed.",
-    "unwind_approved.",
-    "unwind_rejected.",
-    "paused.",
-    "resumed.",
-];
+use crate::service::wait_entries::WaitEntries;
 
 /// The waits of one execution; the last of each may still be open.
 #[derive(Debug, Default)]
@@ -36,17 +19,10 @@ pub struct RecordedWaits {
 }
 
 impl RecordedWaits {
-    /// Reads the waits from the entries of an execution.
-    pub async fn load(service: &Service, stream: StreamId) -> Result<Self, Error> {
-        let query = journal::by_stream(service.db.dialect(), service.tenant, stream, 0);
+    pub fn of(entries: &WaitEntries) -> Self {
         let mut waits = Self::default();
-        for entry in query.all(&service.db).await? {
-            if KINDS.iter().any(|kind| entry.kind.starts_with(kind)) {
-                let event = Event::decode(&entry.kind, &entry.body);
-                event.iter().for_each(|event| waits.add(entry.at, event));
-            }
-        }
-        Ok(waits)
+        entries.entries.iter().for_each(|entry| waits.add(entry.at_ms, &entry.event));
+        waits
     }
 
     fn add(&mut self, at_ms: i64, event: &Event) {
@@ -62,7 +38,7 @@ impl RecordedWaits {
             open(&mut self.whole, SpanKind::Paused, at_ms);
         } else if matches!(event, Event::Resumed(_)) {
             close(&mut self.whole, SpanKind::Paused, at_ms);
-        } else {
+        } else if !matches!(event, Event::UndoAsked(_)) {
             close(&mut self.whole, SpanKind::Waiting, at_ms);
         }
     }

@@ -73,18 +73,18 @@ async fn timeline(
     Ok(Json(TimelineView {
         from: format_time(timeline.from_ms),
         ended_at: timeline.ended_ms.map(format_time),
-        whole: timeline.whole.into_iter().map(span_view).collect(),
-        steps: timeline.steps.into_iter().map(step_view).collect(),
+        whole: timeline.whole.iter().map(span_view).collect(),
+        steps: timeline.steps.iter().map(step_view).collect(),
     }))
 }
 
-fn step_view(step: StepTimeline) -> StepTimelineView {
-    let spans = step.spans.into_iter().map(span_view).collect();
+fn step_view(step: &StepTimeline) -> StepTimelineView {
+    let spans = step.spans.iter().map(span_view).collect();
     StepTimelineView { step: step.id.to_string(), status: step.status.as_str(), spans }
 }
 
 /// A span; an attempt or a compensation that has ended also has its outcome.
-fn span_view(span: StepSpan) -> Value {
+fn span_view(span: &StepSpan) -> Value {
     let mut view = json!({
         "kind": span.kind.as_str(), "from": format_time(span.from_ms), "to": span.to_ms.map(format_time),
     });

@@ -284,17 +284,19 @@ async fn list_steps(
     let status: Option<StepStatus> = params::word(Error::NoSuchStatus, query.status)?;
     let name = ListName::new("steps", &(&id, status));
     let from = name.position(query.cursor.as_deref())?.unwrap_or(0);
-    let view = state.service.executions().view(&id).await?;
-    let numbered = (1_u64..).zip(view.steps);
-    let matching =
-        numbered.filter(|(no, step)| *no > from && status.is_none_or(|status| step.status == status));
-    let mut page: Vec<(u64, StepView)> =
-        matching.take(usize::try_from(limit + 1).unwrap_or(usize::MAX)).collect();
-    let has_more = page.len() as u64 > limit;
-    page.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    limit_step_values(page.iter_mut().map(|(_, step)| step), view.id.as_str());
-    let next = page.last().filter(|_| has_more).map(|(no, _)| *no);
-    Ok(Page::before(page.into_iter().map(|(_, step)| step).collect(), next, &name))
+    let executions = state.service.executions();
+    let inspected = executions.inspect(&id).await?;
+    let first = usize::try_from(from).unwrap_or(usize::MAX);
+    let numbered = inspected.view.steps.iter().enumerate().skip(first);
+    let matching = numbered.filter(|(_, step)| status.is_none_or(|status| step.status == status));
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut numbers: Vec<usize> = matching.map(|(index, _)| index).take(limit.saturating_add(1)).collect();
+    let has_more = numbers.len() > limit;
+    numbers.truncate(limit);
+    let mut page = executions.steps_with_values(&id, &numbers).await?;
+    limit_step_values(&mut page, inspected.view.id.as_str());
+    let next = numbers.last().filter(|_| has_more).map(|last| *last as u64 + 1);
+    Ok(Page::before(page, next, &name))
 }
 
 async fn show_step(

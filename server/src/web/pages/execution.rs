@@ -7,7 +7,7 @@ use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 
 use super::execution_parts::{BriefPart, GraphPart, HeadPart, ReaderRights};
-use super::execution_steps::StepsPart;
+use super::execution_steps::{StepSelection, StepsPart};
 use super::frame::{Area, Frame};
 use super::journal_table::JournalTable;
 use super::markup::{Markup, short_id, url_part};
@@ -93,6 +93,11 @@ impl PageQuery {
         Tab::parse(&self.view)
     }
 
+    /// The table leaves finished steps out.
+    pub fn hides_finished(&self) -> bool {
+        self.finished == "hide"
+    }
+
     fn selected(&self) -> Option<&str> {
         Some(self.step.as_str()).filter(|step| !step.is_empty())
     }
@@ -104,8 +109,13 @@ impl PageQuery {
 
     /// The path of the page with a step's panel open, its view and filters kept.
     pub fn step_path(&self, id: &str, step: &str) -> String {
+        self.step_paths(id).of(step)
+    }
+
+    /// The same for many steps.
+    pub fn step_paths(&self, id: &str) -> StepPaths {
         let (view, kept) = (self.tab().as_str(), self.kept(&["step", "all"]));
-        format!("/executions/{id}?view={view}{kept}&step={}#panel", url_part(step))
+        StepPaths { beginning: format!("/executions/{id}?view={view}{kept}&step=") }
     }
 
     /// What the page shows beside its view, as the end of a query; without the parameters in `dropped`.
@@ -127,6 +137,18 @@ impl PageQuery {
             .filter(|one| is_kept(one))
             .map(|(name, value)| format!("&{name}={}", url_part(value)))
             .collect()
+    }
+}
+
+/// The paths of an execution's page with the panel of one of its steps open.
+#[derive(Debug)]
+pub struct StepPaths {
+    beginning: String,
+}
+
+impl StepPaths {
+    pub fn of(&self, step: &str) -> String {
+        format!("{}{}#panel", self.beginning, url_part(step))
     }
 }
 
@@ -262,7 +284,12 @@ pub async fn parts(
             let now_ms = jiff::Timestamp::now().as_millisecond();
             render(&TimelinePart::of(&inspected.view, &timeline, query, now_ms))?
         }
-        Tab::Steps => render(&StepsPart::of(inspected, query, rights))?,
+        Tab::Steps => {
+            let selection = StepSelection::of(&inspected.view, query);
+            let executions = state.service.executions();
+            let steps = executions.steps_with_values(inspected.view.id.as_str(), &selection.shown).await?;
+            render(&StepsPart::of(&inspected.view, &selection, &steps, query, rights))?
+        }
         Tab::Journal => render(&journal_part(state, inspected, query).await?)?,
     };
     let panel = match selected {

@@ -267,11 +267,12 @@ impl GraphPart {
         let view = &inspected.view;
         let graph = PlanGraph::from_plan(&inspected.plan);
         let graph = if shows_values { graph } else { graph.without_texts() };
+        let paths = query.step_paths(view.id.as_str());
         let state = |step: &StepView| NodeState {
             status: step.status,
             time: step.took_ms.map_or_else(|| step.status.as_str().replace('_', " "), duration),
             attempts: step.attempts,
-            link: query.step_path(view.id.as_str(), step.id.as_str()),
+            link: paths.of(step.id.as_str()),
             selected: query.step == step.id.as_str(),
         };
         let states: Vec<NodeState> = view.steps.iter().map(state).collect();

@@ -9,7 +9,6 @@ use super::execution_parts::ReaderRights;
 use super::markup::{Markup, StatusMark, grouped};
 use super::question_card::short_summary;
 use super::times::{duration, elapsed};
-use crate::service::InspectedExecution;
 use crate::service::view::{ExecutionView, StepView};
 
 /// Steps of one page.
@@ -52,10 +51,18 @@ struct StepRow {
     took: Markup,
 }
 
-impl StepsPart {
-    pub fn of(inspected: &InspectedExecution, query: &PageQuery, rights: ReaderRights) -> Self {
-        let view = &inspected.view;
-        let hides_finished = query.finished == "hide";
+/// Which steps a page of the table shows.
+#[derive(Debug)]
+pub struct StepSelection {
+    /// Their places in the plan, in the order of the table.
+    pub shown: Vec<usize>,
+    /// How many steps pass the filters.
+    matching: usize,
+}
+
+impl StepSelection {
+    pub fn of(view: &ExecutionView, query: &PageQuery) -> Self {
+        let hides_finished = query.hides_finished();
         let find = query.find.trim().to_lowercase();
         let is_shown = |step: &StepView| {
             (!hides_finished || !is_finished(step.status)) && (find.is_empty() || contains(step, &find))
@@ -64,8 +71,28 @@ impl StepsPart {
             view.steps.iter().enumerate().filter(|(_, step)| is_shown(step)).collect();
         steps.sort_by_key(|(number, step)| (rank(step.status), *number));
         let matching = steps.len();
-        let page = steps.into_iter().skip(query.from).take(STEPS_PER_PAGE);
-        let rows = page.map(|(index, step)| StepRow::of(view, index, step, query, rights)).collect();
+        let shown = steps.into_iter().skip(query.from).take(STEPS_PER_PAGE).map(|(index, _)| index);
+        Self { shown: shown.collect(), matching }
+    }
+}
+
+impl StepsPart {
+    /// The table; `steps`: those of the selection, with their values.
+    pub fn of(
+        view: &ExecutionView,
+        selection: &StepSelection,
+        steps: &[StepView],
+        query: &PageQuery,
+        rights: ReaderRights,
+    ) -> Self {
+        let (hides_finished, matching) = (query.hides_finished(), selection.matching);
+        let rows = selection.shown.iter().zip(steps);
+        let paths = query.step_paths(view.id.as_str());
+        let row = |(index, step): (&usize, &StepView)| {
+            let (id, is_selected) = (step.id.as_str(), query.step == step.id.as_str());
+            StepRow::of(*index, step, paths.of(id), is_selected, rights)
+        };
+        let rows = rows.map(row).collect();
         let path = |kept: &str| format!("/executions/{}?view=steps{kept}#tabs", view.id);
         let page_path = |from: usize| path(&format!("{}&from={from}", query.kept(&["from"])));
         let unfiltered = query.kept(&["from", "finished"]);
@@ -95,13 +122,8 @@ fn contains(step: &StepView, words: &str) -> bool {
 }
 
 impl StepRow {
-    fn of(
-        view: &ExecutionView,
-        index: usize,
-        step: &StepView,
-        query: &PageQuery,
-        rights: ReaderRights,
-    ) -> Self {
+    /// The row of a step; `path` leads to its panel.
+    fn of(index: usize, step: &StepView, path: String, is_selected: bool, rights: ReaderRights) -> Self {
         let error = step.error.as_ref().filter(|_| rights.values);
         let note = match (error, &step.progress, step.output.as_ref().filter(|_| rights.values)) {
             (Some(error), _, _) => format!("{}: {}", error.category, error.message),
@@ -117,8 +139,8 @@ impl StepRow {
         let id = step.id.as_str();
         Self {
             number: index + 1,
-            path: query.step_path(view.id.as_str(), id),
-            is_selected: query.step == id,
+            path,
+            is_selected,
             does: step.tool.clone().or_else(|| step.action.clone()).unwrap_or_default(),
             mark: StatusMark::of_step(step.status),
             is_bad: error.is_some() && rank(step.status) == 0,

@@ -14,7 +14,7 @@ use super::execution::{self, PageQuery};
 use super::execution_filters::ListQuery;
 use super::execution_parts::ReaderRights;
 use super::executions;
-use super::questions;
+use super::questions::{self, InboxQuery};
 use crate::web::WebState;
 use crate::web::authentication::SignedIn;
 use crate::web::event_stream::event_response;
@@ -29,7 +29,7 @@ type PagePart = (&'static str, String);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum LivePage {
     Executions(ListQuery),
-    Questions,
+    Questions(InboxQuery),
     /// `id` is whole, and the query has nothing that does not change the page.
     Execution {
         id: String,
@@ -43,7 +43,7 @@ impl LivePage {
         let (head, _) = state.service.journal().head().await?;
         match self {
             Self::Executions(query) => Ok((head, executions::live_parts(state, query, rights).await?)),
-            Self::Questions => Ok((head, questions::live_parts(state, rights).await?)),
+            Self::Questions(query) => Ok((head, questions::live_parts(state, query, rights).await?)),
             Self::Execution { id, query } => {
                 let inspected = state.service.executions().inspect(id).await?;
                 let parts = execution::parts(state, &inspected, query, rights).await?;
@@ -65,8 +65,12 @@ pub async fn executions(
 }
 
 /// `GET /questions/live`: the inbox.
-pub async fn questions(state: WebState, signed_in: SignedIn) -> Result<Response, Problem> {
-    respond(state, signed_in, LivePage::Questions, None).await
+pub async fn questions(
+    state: WebState,
+    signed_in: SignedIn,
+    Query(query): Query<InboxQuery>,
+) -> Result<Response, Problem> {
+    respond(state, signed_in, LivePage::Questions(query), None).await
 }
 
 /// `GET /executions/{id}/live`: the page of one execution.

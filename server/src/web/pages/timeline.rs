@@ -97,11 +97,11 @@ impl TimelinePart {
         if !timeline.whole.is_empty() && query.from == 0 {
             lanes.push(Lane::of_whole(&timeline.whole, &axis));
         }
+        let paths = query.step_paths(view.id.as_str());
         let shown = timeline.steps.iter().skip(query.from).take(LANES_PER_PAGE);
-        lanes.extend(shown.map(|step| {
-            Lane::of_step(step, &query.step_path(view.id.as_str(), step.id.as_str()), &axis, undo)
-        }));
-        let path = |from: usize| format!("/executions/{}?view=timeline&from={from}#tabs", view.id);
+        lanes.extend(shown.map(|step| Lane::of_step(step, &paths.of(step.id.as_str()), &axis, undo)));
+        let kept = query.kept(&["from"]);
+        let path = |from: usize| format!("/executions/{}?view=timeline{kept}&from={from}#tabs", view.id);
         let next = query.from + LANES_PER_PAGE;
         let is_drawn = |class: &str| lanes.iter().any(|lane| lane.bars.iter().any(|bar| bar.class == class));
         let legend = KINDS.into_iter().chain([PLANNED]).filter(|(class, _)| is_drawn(class)).collect();

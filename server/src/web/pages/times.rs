@@ -59,11 +59,14 @@ pub fn elapsed(from: &str, to: Option<&str>) -> PageDuration {
     PageDuration { from, ended: to.is_some(), ms }
 }
 
+/// Begins the element of a duration that goes on.
+pub const OPEN_DURATION: &str = "<time data-since=\"";
+
 impl Display for PageDuration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (&self.from, self.ended) {
             (Some(from), false) => {
-                write!(f, "<time data-since=\"{}\">{}</time>", from.as_millisecond(), duration(self.ms))
+                write!(f, "{OPEN_DURATION}{}\">{}</time>", from.as_millisecond(), duration(self.ms))
             }
             (_, _) => f.write_str(&duration(self.ms)),
         }

@@ -31,9 +31,13 @@ fn questions_are_listed_oldest_first_until_answered() {
         assert_eq!(fixture.executions().count_questions(10).await.unwrap(), 4);
         fixture.decide(&ids[1], "s0", StepAnswer::Abandon, None).await;
         assert_eq!(asked().await, [&ids[0], &ids[3], &ids[4]].map(String::as_str));
-        let inbox = fixture.executions().open_questions().await.unwrap();
-        let inbox: Vec<&str> = inbox.iter().map(|one| one.execution.view.id.as_str()).collect();
-        assert_eq!(inbox, [&ids[0], &ids[3], &ids[4]].map(String::as_str));
+        let first = fixture.executions().inbox(None, 2).await.unwrap();
+        let second = fixture.executions().inbox(first.next_cursor.as_deref(), 2).await.unwrap();
+        assert!(first.next_cursor.is_some() && second.next_cursor.is_none());
+        let shown: Vec<_> = first.questions.iter().chain(&second.questions).collect();
+        let shown: Vec<&str> = shown.iter().map(|one| one.execution.view.id.as_str()).collect();
+        assert_eq!(shown, [&ids[0], &ids[3], &ids[4]].map(String::as_str));
+        assert_eq!(first.questions.len(), 2, "a page has its limit");
         let first = fixture.executions().questions(None, 1).await.unwrap().items.remove(0);
         assert!(first.question.text.contains("no to"), "{}", first.question.text);
         assert_eq!((first.execution.done, first.execution.total), (Some(1), Some(2)));

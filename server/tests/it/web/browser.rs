@@ -5,6 +5,7 @@ mod driver;
 mod foreign_sites;
 mod hostile_texts;
 mod keyboard;
+mod long_execution;
 mod no_script;
 mod pages;
 mod screenshots;

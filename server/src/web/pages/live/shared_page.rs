@@ -15,6 +15,7 @@ use crate::service::RemoteListener;
 use crate::web::WebState;
 use crate::web::event_stream::EventSource;
 use crate::web::pages::execution_parts::ReaderRights;
+use crate::web::pages::times::OPEN_DURATION;
 use crate::web::problem::Problem;
 
 /// Shortest time between two renderings of a page, and so between two events of a stream.
@@ -169,9 +170,7 @@ struct EncodedPart {
 impl EncodedPart {
     /// The part; the one of the rendering before if it is the same.
     fn new((name, html): &PagePart, previous: Option<&Self>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        html.hash(&mut hasher);
-        let digest = hasher.finish();
+        let digest = digest_without_durations(html);
         if let Some(previous) = previous.filter(|previous| previous.digest == digest) {
             return previous.clone();
         }
@@ -188,6 +187,19 @@ impl EncodedPart {
         }
         Self { digest, lines: lines.into() }
     }
+}
+
+/// The digest of a part without how long something has been going on: the page's script counts that by itself.
+fn digest_without_durations(html: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut rest = html;
+    while let Some((before, open)) = rest.split_once(OPEN_DURATION) {
+        let (since, shown) = open.split_once('>').unwrap_or((open, ""));
+        (before, since).hash(&mut hasher);
+        rest = shown.split_once("</time>").map_or("", |(_, rest)| rest);
+    }
+    rest.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl PageRendering {
@@ -275,6 +287,18 @@ mod tests {
 
     fn text(event: &Bytes) -> String {
         String::from_utf8(event.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn passing_time_alone_is_no_change() {
+        let head = |since: u64, shown: &str| {
+            format!("<p>Elapsed <time data-since=\"{since}\">{shown}</time>, 1 done</p>")
+        };
+        let first = page(&[("head", &head(1_000, "820ms"))], None);
+        let later = page(&[("head", &head(1_000, "1.2s"))], Some(&first));
+        assert!(later.event_since(&first.digests).is_empty(), "only the time has passed");
+        let other = page(&[("head", &head(2_000, "820ms"))], Some(&later));
+        assert!(text(&other.event_since(&later.digests)).contains("820ms"), "it began anew");
     }
 
     #[test]
