@@ -46,6 +46,7 @@ mod seal;
 mod sessions;
 mod stats;
 mod step;
+mod step_values;
 mod tail;
 mod tasks;
 mod templates;

@@ -9,7 +9,8 @@ use actbook_engine::policy::ExecutionStatus;
 use serde::Serialize;
 
 use super::executions::Executions;
-use super::view::{ExecutionSummary, ExecutionView, PlanView, StepValues, WaitingView};
+use super::step_values::StepValues;
+use super::view::{ExecutionSummary, ExecutionView, PlanView, WaitingView};
 use crate::error::Error;
 use crate::store::execution_filter::ExecutionFilter;
 use crate::store::{executions, notes, plans};

@@ -15,7 +15,8 @@ use tokio::sync::watch;
 
 use super::Service;
 use super::question_content::{CoveredCall, undo_calls};
-use super::view::{ExecutionView, StepProgress, StepValues, last_started_at_ms, parse_status};
+use super::step_values::StepValues;
+use super::view::{ExecutionView, StepProgress, last_started_at_ms, parse_status};
 use crate::caller::Caller;
 use crate::error::{Ambiguity, ClosedPart, DocumentKind, Error, SecretProblem};
 use crate::ledger::{self, DriveState, KeyedReply, StartRequest};

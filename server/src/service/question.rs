@@ -17,7 +17,8 @@ use super::question_content::{
     CUT, CoveredCall, QuestionContent, WHOLE, count_with_noun, step_attempts_max, undo_calls, yes_terms,
 };
 use super::quote::{self, line, name, quoted};
-use super::view::{AnswerOption, ExecutionView, QuestionKind, StepValues, WaitingView, format_time};
+use super::step_values::StepValues;
+use super::view::{AnswerOption, ExecutionView, QuestionKind, WaitingView, format_time};
 use super::wait_entries::WaitEntry;
 use crate::error::Error;
 use crate::store::journal;

@@ -12,7 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::executions::Executions;
-use super::view::{StepView, WaitingView, format_time, shown_values};
+use super::step_values::shown_values;
+use super::view::{StepView, WaitingView, format_time};
 use super::wait_entries::WaitEntry;
 use crate::error::Error;
 use crate::store::journal;

@@ -1,14 +1,13 @@
 //! The views of executions and plans that `--json`, the HTTP API and MCP all render.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{
     Annotation, AnnotationKind, ApprovalAnswer, Brief, Execution, LoadedPayloads, PayloadRef,
-    SESSION_PLAN_ID, SessionState, StepState, brief, questions,
+    SESSION_PLAN_ID, SessionState, StepState, brief,
 };
-use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
+use actbook_engine::id::{ExecutionId, StepId, StepNo, StreamId};
 use actbook_engine::plan::StepWork;
 use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, StepStatus};
 use serde::Serialize;
@@ -22,10 +21,11 @@ use super::late::LateOutcomeView;
 use super::progress::{self, Durations};
 use super::question_content::QuestionContent;
 use super::step::ApprovalView;
+use super::step_values::StepValues;
 use super::waiting::waiting_views;
 pub use super::waiting::{AnswerOption, ClaimView, QuestionKind, WaitingView};
 use crate::error::{Corruption, Error};
-use crate::store::{executions, payloads, plans};
+use crate::store::{executions, plans};
 
 /// Longest quotation of a tool's text in a question.
 pub(super) const QUOTE_CHARS_MAX: usize = 500;
@@ -317,14 +317,6 @@ impl PlanView {
     }
 }
 
-/// Which values of its steps a view holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepValues {
-    All,
-    /// The texts of errors, and everything of the steps that a question is about: what pages tell beside the steps.
-    Asked,
-}
-
 impl Executions<'_> {
     /// The view of a folded execution, from the journal alone.
     pub(super) async fn render(
@@ -393,32 +385,6 @@ impl Executions<'_> {
         Ok(view)
     }
 
-    /// Steps of an execution with all their values; `numbers`: their places in the plan, from 0.
-    pub async fn steps_with_values(self, id: &str, numbers: &[usize]) -> Result<Vec<StepView>, Error> {
-        let found = self.find(id).await?;
-        let execution = self.fold(found.stream).await?;
-        let known = numbers.iter().filter_map(|index| Some(StepNo(u32::try_from(*index).ok()?)));
-        let known: Vec<StepNo> = known.filter(|no| no.index() < execution.steps.len()).collect();
-        let stored = known.iter().flat_map(|no| shown_values(execution.step(*no), true)).collect();
-        let mut values = LoadedPayloads::default();
-        self.load_values(stored, &mut values).await?;
-        Ok(known.iter().map(|no| self.step_view_live(found.stream, &execution, *no, &values)).collect())
-    }
-
-    /// The view of one step, with the live progress of its call; `values` holds what it shows.
-    pub(super) fn step_view_live(
-        self,
-        stream: StreamId,
-        execution: &Execution,
-        no: StepNo,
-        values: &LoadedPayloads,
-    ) -> StepView {
-        let mut step = step_view(execution, no, values);
-        step.progress = self.progress(stream, no, step.status);
-        self.0.withhold_step_view(&mut step);
-        step
-    }
-
     /// Gives each question the address of the page on which a person answers it, if a live process serves pages.
     async fn link_questions(self, view: &mut ExecutionView) -> Result<(), Error> {
         if view.waiting.iter().all(|waiting| waiting.id.is_none()) {
@@ -453,49 +419,6 @@ impl Executions<'_> {
             }
         }
     }
-
-    /// Loads the payloads at these positions into `into`; erased ones become null.
-    pub(super) async fn load_values(self, at: Vec<Position>, into: &mut LoadedPayloads) -> Result<(), Error> {
-        let wanted: Vec<u64> = at.iter().map(|position| position.0).collect();
-        for payload in payloads::by_positions(&self.0.db, self.0.tenant, &wanted).await? {
-            let value = serde_json::from_slice(&payload.body).unwrap_or_default();
-            into.0.insert(Position(payload.position), Arc::new(value));
-        }
-        for position in at {
-            into.0.entry(position).or_default();
-        }
-        Ok(())
-    }
-
-    /// Loads every value that the view holds; erased ones become null.
-    async fn load_shown_values(
-        self,
-        execution: &Execution,
-        held: StepValues,
-    ) -> Result<LoadedPayloads, Error> {
-        let asked: BTreeSet<StepNo> = match held {
-            StepValues::All => BTreeSet::new(),
-            StepValues::Asked => questions(execution).iter().filter_map(|question| question.step).collect(),
-        };
-        let stored =
-            |no: StepNo| shown_values(execution.step(no), held == StepValues::All || asked.contains(&no));
-        let mut values = LoadedPayloads::default();
-        let notes = execution.annotations.iter().filter_map(|note| match &note.kind {
-            AnnotationKind::Action { facts, .. } => Some(facts.position),
-            AnnotationKind::Decision { details, .. } => details.map(|stored| stored.position),
-        });
-        let of_steps = execution.step_numbers().flat_map(stored);
-        let inputs = execution.inputs.map(|stored| stored.position);
-        self.load_values(of_steps.chain(notes).chain(inputs).collect(), &mut values).await?;
-        Ok(values)
-    }
-}
-
-/// Where the values are stored that a step shows: its error's text, and if it shows all, the rest.
-pub(super) fn shown_values(step: &StepState, shows_all: bool) -> impl Iterator<Item = Position> + use<> {
-    let error = step.error.and_then(|error| error.detail);
-    let rest = [step.current_arguments(), step.output, step.facts].into_iter().flatten();
-    error.into_iter().chain(rest.filter(move |_| shows_all)).map(|stored| stored.position)
 }
 
 /// Whether the view shows the brief: an undo waits for a yes, or a step has failed, is unknown, or was
@@ -512,7 +435,7 @@ fn needs_brief(execution: &Execution) -> bool {
 }
 
 /// The view of a step, without the live progress of its call; `values` holds what it shows.
-fn step_view(execution: &Execution, no: StepNo, values: &LoadedPayloads) -> StepView {
+pub(super) fn step_view(execution: &Execution, no: StepNo, values: &LoadedPayloads) -> StepView {
     let (spec, state) = (execution.plan.step(no), execution.step(no));
     let value = |stored: Option<PayloadRef>| {
         stored.and_then(|stored| values.0.get(&stored.position)).map(|value| value.as_ref().clone())
