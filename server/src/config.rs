@@ -27,7 +27,7 @@ use actbook_engine::plan::yaml_message;
 use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
-pub use database::{DatabaseOptions, without_password};
+pub use database::{DatabaseOptions, DatabaseUsage, without_password};
 pub use find::{ConfigLocation, locate_config, nearest_config_folder};
 pub use guard::{AskConfig, AskVia, GuardConfig};
 pub use inherit::InheritEnv;

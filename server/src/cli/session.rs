@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::caller::Caller;
-use crate::config::{Config, DatabaseOptions, without_password};
+use crate::config::{Config, DatabaseOptions, DatabaseUsage, without_password};
 use crate::error::{CommandLineCode, Error};
 use crate::service::Service;
 
@@ -28,8 +28,18 @@ pub struct Session {
 impl Session {
     /// Opens the database, creating a missing file, with the current user as the caller.
     pub async fn open(common: &CommonArgs, config: Config, output: Output) -> Result<Self, Error> {
+        Self::open_for(common, config, output, DatabaseUsage::Command).await
+    }
+
+    /// Opens the database, creating a missing file, for a process of this kind.
+    pub async fn open_for(
+        common: &CommonArgs,
+        config: Config,
+        output: Output,
+        usage: DatabaseUsage,
+    ) -> Result<Self, Error> {
         let database = common.database.clone().unwrap_or_else(crate::folders::default_database);
-        let options = DatabaseOptions { unsafe_durability: common.unsafe_durability };
+        let options = DatabaseOptions { unsafe_durability: common.unsafe_durability, usage };
         let session = Self::open_with(config, database, options, output).await?;
         Ok(Self { named_config: common.config.clone(), ..session })
     }

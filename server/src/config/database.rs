@@ -1,10 +1,35 @@
 //! How a database is opened, and its address without the password: errors, `doctor` and logs show addresses.
 
+use std::time::Duration;
+
 /// How to open a database.
 #[derive(Debug, Clone, Default)]
 pub struct DatabaseOptions {
     /// Accept a PostgreSQL server that acknowledges a commit before it is synced to disk.
     pub unsafe_durability: bool,
+    pub usage: DatabaseUsage,
+}
+
+/// What kind of process opens a database.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DatabaseUsage {
+    /// A command or a server, which a person started.
+    #[default]
+    Command,
+    /// A hook, which an agent's client starts at each call and waits for. It changes no schema under other processes'
+    /// feet, and leaves the write-ahead log to them.
+    Hook,
+}
+
+impl DatabaseUsage {
+    /// How long to wait for a lock of another process. It is ample: even with twenty processes, each holds the lock well
+    /// under a millisecond.
+    pub fn lock_wait(self) -> Duration {
+        match self {
+            Self::Command => Duration::from_secs(30),
+            Self::Hook => Duration::from_secs(5),
+        }
+    }
 }
 
 /// Replaces a redacted part.

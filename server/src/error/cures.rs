@@ -259,6 +259,10 @@ fn store_cures(error: &store::Error) -> Cures {
         store::Error::NewerSchema { .. } => {
             cure("run that Actbook, or open a copy from before it with --database")
         }
+        store::Error::OlderSchema { .. } => {
+            cure("end older Actbooks and run any command of this one, such as `actbook list`: it migrates the database")
+                .for_user()
+        }
         store::Error::Busy { .. } => cure(
             "try again when that process has finished; continue it if it was stopped (`kill -CONT`), or end it",
         ),

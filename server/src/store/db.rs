@@ -58,7 +58,8 @@ impl Db {
             let path =
                 url.strip_prefix("sqlite://").or(url.strip_prefix("sqlite:")).unwrap_or(url).to_owned();
             Backend::Sqlite(Arc::new(
-                run_blocking(&path, |path| sqlite::Sqlite::open(Path::new(&path))).await?,
+                run_blocking(&path, move |path| sqlite::Sqlite::open(Path::new(&path), options.usage))
+                    .await?,
             ))
         };
         Ok(Db { backend })

@@ -14,6 +14,10 @@ pub enum Error {
         "the database has the migration `{migration}`, which this Actbook does not know: a newer one has opened it"
     )]
     NewerSchema { migration: String },
+    #[error(
+        "the database lacks the migration `{migration}`, and a hook changes no database that others may have open"
+    )]
+    OlderSchema { migration: &'static str },
     #[error("the disk is full{}", of_file(file))]
     DiskFull { file: Option<String> },
     #[error("the database{} cannot be written: its folder or file is read-only", of_file(file))]

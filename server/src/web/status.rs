@@ -75,6 +75,7 @@ fn store_status(error: &StoreError) -> StatusCode {
         | StoreError::Open { .. } => StatusCode::SERVICE_UNAVAILABLE,
         StoreError::UnsafeDurability { .. }
         | StoreError::NewerSchema { .. }
+        | StoreError::OlderSchema { .. }
         | StoreError::ReadOnly { .. }
         | StoreError::ForeignDatabase { .. }
         | StoreError::Constraint(_)

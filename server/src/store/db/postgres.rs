@@ -53,13 +53,17 @@ impl Postgres {
         let pool =
             Arc::new(Pool { config, idle: Mutex::default(), permits: Semaphore::new(CONNECTIONS_MAX) });
         let postgres = Self { pool, runtime, _runtime_guard: guard };
-        let allow_unsafe = options.unsafe_durability;
+        let options = options.clone();
         let opened = postgres.run_on_runtime(|pool| async move {
-            open::check_and_migrate(pool.take_connection().await?, allow_unsafe, &pool).await
+            open::check_and_migrate(pool.take_connection().await?, &options, &pool).await
         });
         match opened.await {
             Ok(()) => Ok(postgres),
-            Err(refused @ (Error::UnsafeDurability { .. } | Error::NewerSchema { .. })) => Err(refused),
+            Err(
+                refused @ (Error::UnsafeDurability { .. }
+                | Error::NewerSchema { .. }
+                | Error::OlderSchema { .. }),
+            ) => Err(refused),
             Err(error) => Err(failed(error)),
         }
     }

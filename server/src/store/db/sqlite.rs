@@ -18,7 +18,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 
 use super::placeholders::to_sqlite_placeholders;
 use super::{CHUNK_ROWS, ChunkSender};
-use crate::config::without_password;
+use crate::config::{DatabaseUsage, without_password};
 use crate::store::{Error, Row, SqlValue, Statement, dialect};
 
 use writer::Writer;
@@ -39,6 +39,7 @@ const VACUUM_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
+    usage: DatabaseUsage,
     readers: Mutex<Vec<Connection>>,
     writer: Mutex<Writer>,
     /// The connection of `transact_relaxed`, opened at its first use.
@@ -47,7 +48,7 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens or creates the file, and migrates.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path, usage: DatabaseUsage) -> Result<Self, Error> {
         let failed = |error: Error| {
             let error = error.with_file(path);
             if matches!(
@@ -62,13 +63,14 @@ impl Sqlite {
             Error::Open { url: without_password(&path.to_string_lossy()), reason: error.to_string() }
         };
         open::create_folder(path).map_err(|error| failed(open::convert_io_error(&error)))?;
-        let mut writer = Writer::open(path).map_err(failed)?;
+        let mut writer = Writer::open(path, usage).map_err(failed)?;
         writer.migrate().map_err(|error| match error {
-            newer @ Error::NewerSchema { .. } => newer,
+            other @ (Error::NewerSchema { .. } | Error::OlderSchema { .. }) => other,
             other => failed(other),
         })?;
         Ok(Self {
             path: path.to_owned(),
+            usage,
             readers: Mutex::default(),
             writer: Mutex::new(writer),
             relaxed_writer: Mutex::default(),
@@ -106,7 +108,7 @@ impl Sqlite {
         let mut relaxed = self.relaxed_writer.lock();
         let mut writer = match relaxed.take() {
             Some(writer) => writer,
-            None => Writer::open(&self.path)?,
+            None => Writer::open(&self.path, self.usage)?,
         };
         // Each time: the writer may have replaced its connection after an error.
         writer.with_connection(|connection| connection.execute_batch(dialect::relaxed_durability::SQLITE))?;
@@ -127,9 +129,9 @@ impl Sqlite {
             }
             writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         })?;
-        let waited_s = open::BUSY_TIMEOUT.as_secs();
+        let waited_s = self.usage.lock_wait().as_secs();
         if busy {
-            Err(locks::with_lock_holder(Error::Busy { waited_s, holder: None }, &self.path))
+            Err(locks::with_lock_holder(Error::Busy { waited_s, holder: None }, &self.path, self.usage))
         } else {
             Ok(())
         }
@@ -147,7 +149,7 @@ impl Sqlite {
 
     /// Opens an appender on a connection of its own.
     pub fn appender(&self) -> Result<SqliteAppender, Error> {
-        Ok(SqliteAppender::new(Writer::open(&self.path)?))
+        Ok(SqliteAppender::new(Writer::open(&self.path, self.usage)?))
     }
 
     /// Calls `on_append` with the head position after each append, until the guard is dropped.
@@ -156,7 +158,7 @@ impl Sqlite {
         tenant: TenantId,
         on_append: impl Fn(u64) + Send + 'static,
     ) -> Result<SqliteWatch, Error> {
-        SqliteWatch::start(open::connect(&self.path)?, tenant, on_append)
+        SqliteWatch::start(open::connect(&self.path, self.usage)?, tenant, on_append)
     }
 
     /// Names the database for people.
@@ -182,9 +184,10 @@ impl Sqlite {
         let idle = self.readers.lock().pop();
         let reader = match idle {
             Some(reader) => reader,
-            None => open::connect_reader(&self.path)?,
+            None => open::connect_reader(&self.path, self.usage)?,
         };
-        let result = read(&reader).map_err(|error| locks::with_lock_holder(error.into(), &self.path))?;
+        let result =
+            read(&reader).map_err(|error| locks::with_lock_holder(error.into(), &self.path, self.usage))?;
         let mut idle = self.readers.lock();
         if idle.len() < READERS_IDLE_MAX {
             idle.push(reader);
@@ -292,7 +295,7 @@ impl From<rusqlite::Error> for Error {
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Error::Busy { waited_s: open::BUSY_TIMEOUT.as_secs(), holder: None }
+                Error::Busy { waited_s: DatabaseUsage::Command.lock_wait().as_secs(), holder: None }
             }
             Some(ErrorCode::ConstraintViolation) => Error::Constraint(error.to_string()),
             Some(ErrorCode::DiskFull) => Error::DiskFull { file: None },

@@ -111,6 +111,7 @@ fn of_storage() -> Vec<Error> {
         StoreError::Open { url: "book.db".into(), reason: "no folder".into() }.into(),
         StoreError::UnsafeDurability { setting: "fsync" }.into(),
         StoreError::NewerSchema { migration: "0099".into() }.into(),
+        StoreError::OlderSchema { migration: "0018" }.into(),
         StoreError::DiskFull { file: file() }.into(),
         StoreError::ReadOnly { file: file() }.into(),
         StoreError::Busy { waited_s: 5, holder: None }.into(),

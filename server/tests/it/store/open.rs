@@ -109,7 +109,7 @@ fn server_without_sync_is_refused_unless_allowed() {
         let url = postgres::url_without_sync(&scratch.url);
         let refused = Db::open(&url, DatabaseOptions::default()).await.unwrap_err();
         assert_eq!(refused, Error::UnsafeDurability { setting: "synchronous_commit" });
-        Db::open(&url, DatabaseOptions { unsafe_durability: true }).await.unwrap();
+        Db::open(&url, DatabaseOptions { unsafe_durability: true, ..Default::default() }).await.unwrap();
     });
 }
 

@@ -7,6 +7,7 @@ use tokio_postgres::Config;
 
 use super::Pool;
 use super::connection::PgConnection;
+use crate::config::{DatabaseOptions, DatabaseUsage};
 use crate::store::{Error, Row, Statement, dialect, migrations};
 
 /// How long connecting may take, unless the address says otherwise.
@@ -28,17 +29,20 @@ pub fn parse_config(url: &str) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// Checks durability unless `allow_unsafe`, migrates, and puts the connection into the pool.
+/// Checks durability unless the options waive it, migrates, and puts the connection into the pool.
 pub async fn check_and_migrate(
     connection: PgConnection,
-    allow_unsafe: bool,
+    options: &DatabaseOptions,
     pool: &Pool,
 ) -> Result<(), Error> {
-    if !allow_unsafe {
+    if !options.unsafe_durability {
         check_durability(&connection).await?;
     }
     let applied = applied_migrations(&connection).await?;
     migrations::check_known(&applied)?;
+    if options.usage == DatabaseUsage::Hook {
+        migrations::check_current(&applied)?;
+    }
     if migrations::missing(&applied).next().is_some() {
         migrate(&connection).await?;
     }

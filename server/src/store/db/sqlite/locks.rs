@@ -8,6 +8,7 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::config::DatabaseUsage;
 use crate::store::Error;
 
 /// Byte of the shared-memory file that SQLite locks while a process writes (in WAL mode).
@@ -60,11 +61,13 @@ pub fn is_open_elsewhere(database: &Path) -> Option<bool> {
     Some(open.any(|process| process != std::process::id()))
 }
 
-/// Adds the holder of the write lock to a `Busy` error that names none; returns other errors unchanged.
-pub fn with_lock_holder(error: Error, database: &Path) -> Error {
+/// Adds the holder of the write lock, and how long this process waited, to a `Busy` error that names none; returns other
+/// errors unchanged.
+pub fn with_lock_holder(error: Error, database: &Path, usage: DatabaseUsage) -> Error {
     match error {
-        Error::Busy { waited_s, holder: None } => {
-            Error::Busy { waited_s, holder: write_lock_holder(database).map(|holder| holder.to_string()) }
+        Error::Busy { holder: None, .. } => {
+            let holder = write_lock_holder(database).map(|holder| holder.to_string());
+            Error::Busy { waited_s: usage.lock_wait().as_secs(), holder }
         }
         other => other,
     }

@@ -11,11 +11,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, FileControl, OpenFlags};
 
 use super::locks;
+use crate::config::DatabaseUsage;
 use crate::store::{Error, dialect};
-
-/// Time-out for a lock. It is ample: even with twenty processes, each holds the lock well under a
-/// millisecond.
-pub const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After waiting this long for a lock, its holder is logged.
 const LOG_HOLDER_AFTER: Duration = Duration::from_secs(2);
@@ -80,15 +77,16 @@ fn folder_exists(folder: &Path) -> bool {
 }
 
 /// Opens a connection that may write; creates the file if it does not exist.
-pub fn connect(path: &Path) -> Result<Connection, Error> {
+pub fn connect(path: &Path, usage: DatabaseUsage) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     // If this fails, opening the file below fails too, with SQLite's error message.
     drop(create_private(path));
     let mut connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    set_busy_handler(&mut connection, path)?;
+    set_busy_handler(&mut connection, path, usage.lock_wait())?;
     refuse_foreign(&connection, path)?;
-    enable_wal(&connection).map_err(|error| locks::with_lock_holder(error, path))?;
-    apply_settings(&connection)?;
+    enable_wal(&connection, usage.lock_wait())
+        .map_err(|error| locks::with_lock_holder(error, path, usage))?;
+    apply_settings(&connection, usage)?;
     Ok(connection)
 }
 
@@ -101,23 +99,27 @@ pub fn create_private(path: &Path) -> std::io::Result<()> {
 
 /// Opens a connection that only reads. The file is opened for writing all the same, because a reader may
 /// have to recover the write-ahead log.
-pub fn connect_reader(path: &Path) -> Result<Connection, Error> {
+pub fn connect_reader(path: &Path, usage: DatabaseUsage) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    set_busy_handler(&mut connection, path)?;
-    apply_settings(&connection)?;
+    set_busy_handler(&mut connection, path, usage.lock_wait())?;
+    apply_settings(&connection, usage)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
 }
 
 /// Applies the settings that all connections share.
-fn apply_settings(connection: &Connection) -> rusqlite::Result<()> {
+fn apply_settings(connection: &Connection, usage: DatabaseUsage) -> rusqlite::Result<()> {
     connection.execute_batch(SETTINGS)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     // Otherwise SQLite compiles a cached statement again whenever a parameter changes that its plan might
     // depend on, which takes longer than most of our reads.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    if usage == DatabaseUsage::Hook {
+        // The last connection would write the whole log back when it closes, and the agent would wait for it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    }
     let mut persist = 1;
     connection.file_control(None::<&str>, FileControl::PersistWal(&mut persist))
 }
@@ -135,7 +137,7 @@ fn refuse_foreign(connection: &Connection, path: &Path) -> Result<(), Error> {
 
 /// Switches the file to write-ahead logging. Retries here, because SQLite does not call the busy handler for
 /// this.
-fn enable_wal(connection: &Connection) -> Result<(), Error> {
+fn enable_wal(connection: &Connection, lock_wait: Duration) -> Result<(), Error> {
     let started = Instant::now();
     loop {
         match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0)) {
@@ -146,15 +148,15 @@ fn enable_wal(connection: &Connection) -> Result<(), Error> {
                 )));
             }
             Err(error) => match Error::from(error) {
-                Error::Busy { .. } if started.elapsed() < BUSY_TIMEOUT => std::thread::sleep(retry_delay(0)),
+                Error::Busy { .. } if started.elapsed() < lock_wait => std::thread::sleep(retry_delay(0)),
                 other => return Err(other),
             },
         }
     }
 }
 
-/// Makes the connection wait for locks up to `BUSY_TIMEOUT`, and log the holder of a lock that takes long.
-fn set_busy_handler(connection: &mut Connection, path: &Path) -> rusqlite::Result<()> {
+/// Makes the connection wait for locks up to `lock_wait`, and log the holder of a lock that takes long.
+fn set_busy_handler(connection: &mut Connection, path: &Path, lock_wait: Duration) -> rusqlite::Result<()> {
     let (mut started, mut logged, path) = (Instant::now(), false, path.to_owned());
     connection.busy_handler(Some(move |tries| {
         if tries == 0 {
@@ -162,16 +164,16 @@ fn set_busy_handler(connection: &mut Connection, path: &Path) -> rusqlite::Resul
         }
         if !logged && started.elapsed() > LOG_HOLDER_AFTER {
             logged = true;
-            log_lock_holder(&path);
+            log_lock_holder(&path, lock_wait);
         }
         std::thread::sleep(retry_delay(tries));
-        started.elapsed() < BUSY_TIMEOUT
+        started.elapsed() < lock_wait
     }))
 }
 
 /// Logs which process holds the write lock.
-fn log_lock_holder(path: &Path) {
-    let limit_s = BUSY_TIMEOUT.as_secs();
+fn log_lock_holder(path: &Path, lock_wait: Duration) {
+    let limit_s = lock_wait.as_secs();
     match locks::write_lock_holder(path) {
         Some(holder) => {
             tracing::warn!("waiting for {holder} to release the database, for {limit_s} s at most")

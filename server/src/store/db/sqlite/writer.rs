@@ -5,20 +5,22 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use super::{locks, open, to_sqlite_placeholders};
+use crate::config::DatabaseUsage;
 use crate::store::{Error, dialect, migrations};
 
 /// A write connection that reopens itself after an error.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
+    usage: DatabaseUsage,
     /// None after an error that may have left it inside a transaction; the next use opens a new one.
     connection: Option<Connection>,
 }
 
 impl Writer {
     /// Opens the file and creates it if it does not exist.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { path: path.to_owned(), connection: Some(open::connect(path)?) })
+    pub fn open(path: &Path, usage: DatabaseUsage) -> Result<Self, Error> {
+        Ok(Self { path: path.to_owned(), usage, connection: Some(open::connect(path, usage)?) })
     }
 
     /// Path of the write-ahead log.
@@ -46,10 +48,13 @@ impl Writer {
     }
 
     /// Whether all migrations are applied. `Error::NewerSchema`: the file has one that this program does not
-    /// know.
+    /// know. `Error::OlderSchema`: it lacks one, and this process migrates no file that others may have open.
     fn is_migrated(&mut self) -> Result<bool, Error> {
         let applied = self.with_connection(applied_migrations)?;
         migrations::check_known(&applied)?;
+        if self.usage == DatabaseUsage::Hook {
+            migrations::check_current(&applied)?;
+        }
         Ok(migrations::missing(&applied).next().is_none())
     }
 
@@ -88,11 +93,11 @@ impl Writer {
     ) -> Result<T, Error> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => open::connect(&self.path)?,
+            None => open::connect(&self.path, self.usage)?,
         };
-        match work(&connection)
-            .map_err(|error| locks::with_lock_holder(error.into(), &self.path).with_file(&self.path))
-        {
+        match work(&connection).map_err(|error| {
+            locks::with_lock_holder(error.into(), &self.path, self.usage).with_file(&self.path)
+        }) {
             Ok(result) => {
                 self.connection = Some(connection);
                 Ok(result)
