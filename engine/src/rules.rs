@@ -95,6 +95,8 @@ pub struct JudgementTerms {
     pub demands_approval: bool,
     /// Why the session's budget allows no further call; `None`: it allows one.
     pub spent_budget: Option<String>,
+    /// An equal call of the session has an unknown outcome, and making it twice could have its effect twice.
+    pub repeats_unknown: bool,
 }
 
 /// What decided about a call.
@@ -109,6 +111,8 @@ pub enum DecidedBy {
     /// The config demands an approval for every call of the tool.
     Approval,
     Budget,
+    /// The call repeats one of the session whose outcome is unknown.
+    Repeat,
 }
 
 /// The verdict on a call, with its reason.
@@ -130,7 +134,7 @@ struct VerdictReason {
     say: Option<String>,
 }
 
-/// Judges a call: rules, budget, `unknown` and `approval`, of which the strictest wins. Observing suspends all but the
+/// Judges a call: rules, budget, `unknown`, a repeated call and `approval`, of which the strictest wins. Observing suspends all but the
 /// approval.
 pub fn judge(rules: &[Rule], facts: &RuleFacts, terms: &JudgementTerms) -> Judgement {
     let scope = rule_scope(rules, facts);
@@ -176,7 +180,7 @@ fn rules_finding(rules: &[Rule], trace: &[RuleTrace]) -> VerdictReason {
     strictest(nothing, findings.collect())
 }
 
-/// What `unknown` and the budget say.
+/// What `unknown`, an equal call of unknown outcome and the budget say.
 fn other_findings(trace: &[RuleTrace], terms: &JudgementTerms) -> Vec<VerdictReason> {
     let is_unknown = !terms.is_known && !trace.iter().any(|trace| trace.fits);
     let unknown = is_unknown.then(|| VerdictReason {
@@ -184,12 +188,17 @@ fn other_findings(trace: &[RuleTrace], terms: &JudgementTerms) -> Vec<VerdictRea
         decided_by: DecidedBy::Unknown,
         say: Some("no rule and no `servers` entry speaks of this tool".to_owned()),
     });
+    let repeat = terms.repeats_unknown.then(|| VerdictReason {
+        verdict: RuleEffect::Ask,
+        decided_by: DecidedBy::Repeat,
+        say: Some("the same call was made before, and nobody knows whether it had its effect".to_owned()),
+    });
     let budget = terms.spent_budget.clone().map(|say| VerdictReason {
         verdict: RuleEffect::Deny,
         decided_by: DecidedBy::Budget,
         say: Some(say),
     });
-    unknown.into_iter().chain(budget).collect()
+    unknown.into_iter().chain(repeat).chain(budget).collect()
 }
 
 /// What the rules read. A tool that the session has not called yet counts 0.

@@ -21,11 +21,14 @@ mod foreground;
 mod graph_text;
 mod help;
 mod hook;
+mod hook_checks;
 mod import;
 mod inputs;
 mod install;
+mod install_hooks;
 mod install_url;
 mod journal;
+mod json_document;
 mod list;
 mod live_progress;
 mod mcp;
@@ -140,6 +143,10 @@ async fn run_command(args: CliArgs, output: &Output) -> CommandResult {
         CliCommand::Completions { shell } => print_completions(output, shell),
         CliCommand::Man => print_man_page(output),
         CliCommand::Help { topic } => help::help(output, &topic),
+        CliCommand::Install(install_args) if install_args.hooks => {
+            install_hooks::install(output, &args.common, &install_args)
+        }
+        CliCommand::Uninstall(uninstall_args) => install_hooks::uninstall(output, &uninstall_args),
         CliCommand::Install(install_args) if install_args.url.is_none() => {
             install::install(output, &args.common, &install_args)
         }
@@ -248,7 +255,7 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         CliCommand::Open => open::open(session).await,
         CliCommand::Token(subcommand) => token::token(session, subcommand).await,
         CliCommand::Install(args) => install_url::install(session, &args).await,
-        CliCommand::Policy(subcommand) => policy::policy(session, &subcommand),
+        CliCommand::Policy(subcommand) => policy::policy(session, &subcommand).await,
         CliCommand::Session(args::SessionSubcommand::ClearLabel { execution, label, reason }) => {
             control::clear_label(session, &execution, label, reason).await
         }
@@ -260,6 +267,7 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         | CliCommand::Man
         | CliCommand::Help { .. }
         | CliCommand::Hook(_)
+        | CliCommand::Uninstall(_)
         | CliCommand::Trust(_) => {
             unreachable!("commands without a database run before one is opened")
         }

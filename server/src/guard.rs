@@ -7,6 +7,7 @@ mod hook;
 mod judge;
 mod paths;
 mod policy_test;
+mod replay;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::service::{AddedCall, Service, SessionKey, SessionPart, SessionStepSta
 pub use call::GuardedCall;
 pub use hook::{HookAnswer, HookClient, HookEvent, answer_hook};
 pub use policy_test::{PolicyTest, test_policy};
+pub use replay::{PolicyReplay, replay_policy};
 
 /// How often a call is judged again because the session's labels changed meanwhile, or its part was full.
 const JUDGEMENTS_MAX: usize = 20;
@@ -129,13 +131,40 @@ impl Guard<'_> {
         call: &GuardedCall,
         outcome: ReportedOutcome,
     ) -> Result<(), Error> {
+        if self.end_known_call(caller, origin, call, outcome.clone()).await? {
+            return Ok(());
+        }
         let part = self.open_session(caller, origin).await?;
-        let stored = self.service.sessions().as_stored(&call.arguments);
-        let (part, step) = match part.find_open_call(&call.tool, call.id.as_deref(), &stored) {
-            Some(step) => (part, step),
-            None => self.add_unseen_call(caller, part, call).await?,
-        };
+        let (part, step) = self.add_unseen_call(caller, part, call).await?;
         self.service.sessions().end_call(caller, &part, &step, outcome).await
+    }
+
+    /// Records how a call ended that was seen to begin; `false`: it was not. It may be the last one of an earlier part.
+    pub async fn end_known_call(
+        &self,
+        caller: &Caller,
+        origin: &SessionOrigin,
+        call: &GuardedCall,
+        outcome: ReportedOutcome,
+    ) -> Result<bool, Error> {
+        let stored = self.service.sessions().as_stored(&call.arguments);
+        for part in self.newest_parts(origin).await? {
+            if let Some(step) = part.find_open_call(&call.tool, call.id.as_deref(), &stored) {
+                self.service.sessions().end_call(caller, &part, &step, outcome).await?;
+                if !part.is_of_arguments(&step, &stored) {
+                    self.service.sessions().record_rewritten(caller, &part, &step, stored).await?;
+                }
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The newest part of the session and the one before it, where calls may be in flight.
+    async fn newest_parts(&self, origin: &SessionOrigin) -> Result<Vec<SessionPart>, Error> {
+        let Some(newest) = self.service.sessions().current(&origin.key).await? else { return Ok(Vec::new()) };
+        let previous = self.service.sessions().previous(&newest).await?;
+        Ok([newest].into_iter().chain(previous).collect())
     }
 
     /// Makes the calls in flight of this subagent (`None`: of all) unknown: no report on them will come.
@@ -145,9 +174,10 @@ impl Guard<'_> {
         origin: &SessionOrigin,
         agent: Option<&str>,
     ) -> Result<(), Error> {
-        let Some(part) = self.service.sessions().current(&origin.key).await? else { return Ok(()) };
-        for step in part.open_calls(agent) {
-            self.service.sessions().give_up_call(caller, &part, &step).await?;
+        for part in self.newest_parts(origin).await? {
+            for step in part.open_calls(agent) {
+                self.service.sessions().give_up_call(caller, &part, &step).await?;
+            }
         }
         Ok(())
     }

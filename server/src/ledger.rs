@@ -27,7 +27,7 @@ use crate::boot_instant::BootInstant;
 use crate::clock::Clock;
 use crate::notify::Notifier;
 use crate::store::{self, Appender, Db};
-pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, fold_library, load_execution};
+pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, fold_library, load_execution, replay_execution};
 pub use journal_index::catch_up_journal_index;
 pub use pending::{DRIVER_ACTOR, FollowPermit, LocalDriver};
 use pending::{PendingRequest, PendingState, TypedRequest};

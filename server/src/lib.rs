@@ -95,7 +95,8 @@ mod egress;
 pub mod error;
 #[doc(hidden)]
 pub mod folders;
-mod guard;
+#[doc(hidden)]
+pub mod guard;
 #[doc(hidden)]
 pub mod ledger;
 #[doc(hidden)]

@@ -25,12 +25,32 @@ struct ShippedRule {
     say: &'static str,
 }
 
-const TRIFECTA: &[ShippedRule] = &[ShippedRule {
-    name: "trifecta",
-    when: r#""private" in session.labels && "untrusted" in session.labels && "egress" in tool.labels"#,
-    then: RuleEffect::Deny,
-    say: "untrusted text and private data are in this session; ask a person to send it",
-}];
+const TRIFECTA: &[ShippedRule] = &[
+    ShippedRule {
+        name: "trifecta",
+        when: r#""private" in session.labels && "untrusted" in session.labels && "egress" in tool.labels"#,
+        then: RuleEffect::Deny,
+        say: "untrusted text and private data are in this session; ask a person to send it",
+    },
+    ShippedRule {
+        name: "send-after-untrusted",
+        when: r#""untrusted" in session.labels && "egress" in tool.labels && call.server != "client""#,
+        then: RuleEffect::Ask,
+        say: "untrusted text is in this session, and the call sends something out",
+    },
+    ShippedRule {
+        name: "shell-send-after-untrusted",
+        when: r#""untrusted" in session.labels && call.tool == "client/shell" && call.arguments.command.matches("(^|[^A-Za-z0-9_.-])(curl|wget|nc|ncat|netcat|socat|telnet|ftp|sftp|scp|rsync|ssh|rclone|aws|gsutil|gcloud|az|gh|glab|mail|mailx|mutt|sendmail|msmtp|swaks|openssl|dig|nslookup|ping|base64|xxd|crontab|twine|eval)($|[^A-Za-z0-9_-])|git\\s.*(push|remote|send-email|submodule)|(npm|yarn|pnpm|cargo|gem)\\s+(publish|push|login)|docker\\s+(push|login|run)|(python[0-9.]*|node|deno|bun|perl|ruby|php|lua|pwsh|powershell|osascript)\\s+(-[A-Za-z]*[cer]\\b|--eval|eval|-($|\\s)|<)|/dev/(tcp|udp)/|\\|\\s*(ba|z|da|k)?sh\\b|https?://")"#,
+        then: RuleEffect::Ask,
+        say: "untrusted text is in this session, and the command can send something out or run what it holds",
+    },
+    ShippedRule {
+        name: "fetch-after-untrusted",
+        when: r#""untrusted" in session.labels && call.tool == "client/fetch" && json(call.arguments).matches("https?://([^/\\s\"]{60,}|[^\\s\"]*[?#=][^\\s\"]{40,}|[^\\s\"]*/[A-Za-z0-9_+%-]{60,})")"#,
+        then: RuleEffect::Ask,
+        say: "untrusted text is in this session, and the address is long enough to carry data out",
+    },
+];
 
 const STAY_IN_FOLDER: &[ShippedRule] = &[
     ShippedRule {
@@ -80,6 +100,36 @@ const PROTECT_AGENT_CONFIG: &[ShippedRule] = &[
         when: r#"call.tool == "client/shell" && call.arguments.command.matches("(^|[^A-Za-z0-9_.-])actbook(\\.exe)?[\"']?\\s+(--?[a-z-]+(=\\S+|\\s+\\S+)?\\s+)*(approve|reject|decide|trust|session|uninstall|install|token|open|serve|mcp|hook|resume|undo|cancel|cleanup|tools\\s+accept)($|[^A-Za-z0-9_-])")"#,
         then: RuleEffect::Deny,
         say: "the command answers Actbook's own questions or changes its settings; a person does that",
+    },
+    ShippedRule {
+        name: "no-way-around-approval",
+        when: r#"call.tool == "client/shell" && call.arguments.command.matches("actbook\\.db|\\.local/share/actbook|\\.config/actbook|(127\\.0\\.0\\.1|localhost|\\[::1\\]|0\\.0\\.0\\.0):4700|ACTBOOK_[A-Z]+=")"#,
+        then: RuleEffect::Deny,
+        say: "the command reaches for Actbook's data, its server or its settings; a person does that",
+    },
+    ShippedRule {
+        name: "plans-in-shell",
+        when: r#"call.tool == "client/shell" && call.arguments.command.matches("actbook\\s+(\\S+\\s+)*(plan\\s+(save|delete)|template|task|run|rerun|record|context)($|\\s)")"#,
+        then: RuleEffect::Ask,
+        say: "the command starts, changes or reports a plan",
+    },
+    ShippedRule {
+        name: "ci-config",
+        when: r#"!call.read_only && call.paths.exists(path, path.matches("/\\.github/(workflows|actions)/|/\\.gitlab-ci\\.ya?ml$|/\\.circleci/|/\\.buildkite/|/\\.woodpecker|/\\.husky/|/\\.devcontainer/|/Jenkinsfile$|/(azure|bitbucket)-pipelines\\.ya?ml$|/\\.(travis|drone|pre-commit-config)\\.ya?ml$|/\\.vscode/(tasks|settings|launch)\\.json$|/\\.envrc$|/\\.cargo/config"))"#,
+        then: RuleEffect::Ask,
+        say: "the call changes what a build server or an editor runs by itself",
+    },
+    ShippedRule {
+        name: "ci-config-in-shell",
+        when: r#"call.tool == "client/shell" && call.arguments.command.matches("\\.github/(workflows|actions)|\\.gitlab-ci|\\.circleci|\\.buildkite|\\.woodpecker|\\.husky|\\.devcontainer|Jenkinsfile|(azure|bitbucket)-pipelines|\\.travis\\.y|pre-commit-config|\\.vscode/|\\.envrc|\\.cargo/config")"#,
+        then: RuleEffect::Ask,
+        say: "the command names what a build server or an editor runs by itself",
+    },
+    ShippedRule {
+        name: "build-files-after-untrusted",
+        when: r#""untrusted" in session.labels && !call.read_only && call.paths.exists(path, path.matches("/(package\\.json|setup\\.py|build\\.rs|conftest\\.py|Makefile|justfile|Dockerfile|docker-compose\\.ya?ml|Gemfile|pyproject\\.toml)$"))"#,
+        then: RuleEffect::Ask,
+        say: "untrusted text is in this session, and the call changes what the next build runs",
     },
     ShippedRule {
         name: "agent-config-in-shell",

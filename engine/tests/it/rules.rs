@@ -38,6 +38,7 @@ fn terms() -> JudgementTerms {
         is_known: true,
         demands_approval: false,
         spent_budget: None,
+        repeats_unknown: false,
     }
 }
 
@@ -182,7 +183,7 @@ fn attacks() -> Vec<Attack> {
     let case = |set, verdict, what, facts| Attack { set, verdict, what, facts };
     vec![
         case(S::Trifecta, Deny, "all three", labelled(&["private", "untrusted"], &["egress"])),
-        case(S::Trifecta, Allow, "no private data", labelled(&["untrusted"], &["egress"])),
+        case(S::Trifecta, Ask, "no private data", labelled(&["untrusted"], &["egress"])),
         case(S::Trifecta, Allow, "no way out", labelled(&["private", "untrusted"], &[])),
         case(S::StayInFolder, Allow, "inside", path("/srv/site/src/a.rs", false)),
         case(S::StayInFolder, Allow, "the folder itself", path("/srv/site", false)),

@@ -3,6 +3,7 @@
 mod decide;
 mod guard;
 mod history;
+mod install;
 mod memory;
 mod plan;
 mod run;
@@ -10,7 +11,6 @@ mod token;
 
 use std::path::PathBuf;
 
-use crate::caller::Role;
 use crate::service::ReportedStatus;
 use actbook_engine::plan::find_inexact_in_json;
 use clap::builder::styling::{AnsiColor, Styles};
@@ -22,6 +22,7 @@ use super::times;
 pub use decide::{DecideArgs, UnsettledKind};
 pub use guard::{ApprovalScopeArgs, HookArgs, PolicySubcommand, SessionSubcommand};
 pub use history::{JournalArgs, ListArgs, ListExclusion, StatsArgs};
+pub use install::{AgentClient, HookScope, InstallArgs, UninstallArgs};
 pub use memory::{
     ContextSubcommand, NoteOwnerArgs, TaskDetailArgs, TaskSubcommand, TemplateSubcommand, UseTemplateArgs,
 };
@@ -317,13 +318,17 @@ Examples:
     /// Tokens for programs, agents and people who call `serve`
     #[command(subcommand)]
     Token(TokenSubcommand),
-    /// Add Actbook to an agent client's MCP servers
+    /// Add Actbook to an agent client's MCP servers, or guard its calls by hooks
     #[command(after_help = "\
 Examples:
   actbook install --client claude-code
   actbook install --client cursor --print      what to paste, and change nothing
-  actbook install --client cursor --url http://127.0.0.1:4700/mcp      a running `serve`, with a token of its own")]
+  actbook install --client cursor --url http://127.0.0.1:4700/mcp      a running `serve`, with a token of its own
+  actbook install --client codex --hooks      guard the client's own calls; `actbook help guard`")]
     Install(InstallArgs),
+    /// Remove the hooks that `install --hooks` added
+    #[command(after_help = "Example:\n  actbook uninstall --client cursor --hooks")]
+    Uninstall(UninstallArgs),
     /// Trust a config found in the working folder, so that its servers may be started
     #[command(after_help = "\
 Examples:
@@ -389,38 +394,12 @@ Examples:
 }
 
 #[derive(Debug, ClapArgs)]
-pub struct InstallArgs {
-    #[arg(long, value_enum)]
-    pub client: AgentClient,
-    /// Print what would be written, and write nothing
-    #[arg(long)]
-    pub print: bool,
-    /// The config that the client's Actbook should use [default: the one of the folder that the client starts it in]
-    #[arg(long = "with-config", value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Connect the client to a running `serve` instead of starting Actbook
-    #[arg(long, value_name = "URL", conflicts_with = "config")]
-    pub url: Option<String>,
-    /// With --url: the role of the client's new token
-    #[arg(long, value_name = "ROLE", default_value_t = Role::Operator, requires = "url")]
-    pub role: Role,
-}
-
-#[derive(Debug, ClapArgs)]
 pub struct TrustArgs {
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
     /// The config [default: the one in the working folder]
     pub file: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AgentClient {
-    ClaudeCode,
-    ClaudeDesktop,
-    Cursor,
-    Vscode,
 }
 
 #[derive(Debug, ClapArgs)]

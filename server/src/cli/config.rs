@@ -77,6 +77,7 @@ impl ConfigNeed {
             )
             | CliCommand::Trust(_)
             | CliCommand::Install(_)
+            | CliCommand::Uninstall(_)
             | CliCommand::Open
             | CliCommand::Token(_)
             | CliCommand::Demo { .. }

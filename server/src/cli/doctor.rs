@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::session::Session;
 use super::status_style::{BAD, GOOD, QUIET, STRONG, painted};
-use super::{CommandResult, Exit, times};
+use super::{CommandResult, Exit, hook_checks, times};
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
@@ -51,6 +51,10 @@ pub async fn doctor(session: &Session) -> CommandResult {
         disabled.map(|name| DoctorCheck::passed("server", format!("{name} is disabled in the config"))),
     );
     lines.push(check_nodes(session).await?);
+    lines.extend(hook_checks::check_hooks().into_iter().map(|found| match found.cure {
+        None => DoctorCheck::passed("hooks", found.says),
+        Some(cure) => DoctorCheck::problem("hooks", found.says, cure),
+    }));
     let all_ok = lines.iter().all(|line| line.ok);
     let output = &session.output;
     if output.json {

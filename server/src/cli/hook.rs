@@ -9,12 +9,15 @@ use super::config::{self, ConfigNeed};
 use super::output::Output;
 use super::session::Session;
 use super::{CommandResult, Exit};
-use crate::config::nearest_config_folder;
+use crate::config::{DatabaseUsage, nearest_config_folder};
 use crate::error::{CommandLineCode, Error};
 use crate::guard::{Guard, HookAnswer, HookClient, HookEvent, answer_hook};
 
 /// The variable in which Claude Code gives a hook the folder of its project.
 const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
+
+/// Time that is left before the client's limit when an answer is given up: after it, clients make the call.
+const ANSWER_MARGIN: Duration = Duration::from_secs(1);
 
 /// Longest event, in bytes: a client sends whole files.
 const EVENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -25,13 +28,16 @@ pub async fn hook(output: &Output, common: &CommonArgs, args: &HookArgs) -> Comm
     let limit = args.limit.map_or(client.default_limit(), Duration::from_millis);
     let event = match read_event().and_then(|text| parse_event(client, &text)) {
         Ok(event) => event,
-        Err(error) => return Ok(block(output, &error)),
+        Err(error) => return Ok(block(output, client, &error)),
     };
     let blocks = event.blocks_on_failure();
     let (common, output_of_task, event_of_task) = (common.clone(), output.clone(), event.clone());
     let task =
         tokio::spawn(async move { answer(&output_of_task, &common, client, &event_of_task, limit).await });
-    let answered = task.await.unwrap_or_else(|panic| Err(Error::Bug(panic.to_string())));
+    let answered = match tokio::time::timeout(limit.saturating_sub(ANSWER_MARGIN), task).await {
+        Ok(ended) => ended.unwrap_or_else(|panic| Err(Error::Bug(panic.to_string()))),
+        Err(_) => Err(timed_out(limit)),
+    };
     match answered {
         Ok(answer) => {
             if let Some(document) = answer.document(client, &event) {
@@ -39,7 +45,7 @@ pub async fn hook(output: &Output, common: &CommonArgs, args: &HookArgs) -> Comm
             }
             Ok(Exit::Done)
         }
-        Err(error) if blocks => Ok(block(output, &error)),
+        Err(error) if blocks => Ok(block(output, client, &error)),
         Err(error) => Err(error),
     }
 }
@@ -60,7 +66,7 @@ async fn answer(
     if let Some(withheld) = &config.withheld {
         return Err(withheld.into());
     }
-    let session = Session::open(common, config, output.clone()).await?;
+    let session = Session::open_for(common, config, output.clone(), DatabaseUsage::Hook).await?;
     let guard = Guard { service: &session.service, config: &session.config };
     let answer = answer_hook(&guard, client, event, limit).await?;
     if event.ends_session() {
@@ -80,6 +86,12 @@ fn enter_guarded_folder(event: &HookEvent) {
         // A folder that is gone has no config: the call is then judged where the client started the hook.
         drop(std::env::set_current_dir(folder));
     }
+}
+
+/// The error of a call about which there is no answer shortly before the client's limit.
+fn timed_out(limit: Duration) -> Error {
+    let message = format!("no answer within the client's limit of {} s", limit.as_secs());
+    Error::command_line(CommandLineCode::Io, message, "`actbook doctor` says whether the database answers")
 }
 
 fn read_event() -> Result<String, Error> {
@@ -103,8 +115,13 @@ fn parse_event(client: HookClient, text: &str) -> Result<HookEvent, Error> {
     HookEvent::parse(client, text).map_err(wrong)
 }
 
-/// Denies the call: the clients block on exit code 2 with a text on stderr.
-fn block(output: &Output, error: &Error) -> Exit {
+/// Denies the call: the clients block on exit code 2 with a text on stderr; Cursor reads a document.
+fn block(output: &Output, client: HookClient, error: &Error) -> Exit {
+    let reason = format!("denies this call: {error}\n  → {}", error.cure());
+    if let Some(document) = HookAnswer::failure_document(client, &reason) {
+        output.raw(format!("{document}\n").as_bytes());
+        return Exit::Done;
+    }
     output.notice(format_args!("Actbook denies this call: {error}"));
     output.notice(format_args!("  → {}", error.cure()));
     Exit::Blocks

@@ -78,7 +78,7 @@ pub fn print_written(output: &Output, client_file: &ClientConfigFile, entry: &Va
 
 /// The database address as the client can use it: a file by its full path, since the client starts in another
 /// folder. `Err` if the address holds a password, which must not be written to the client's file.
-fn portable_database(database: &str) -> Result<String, Error> {
+pub fn portable_database(database: &str) -> Result<String, Error> {
     match database.split_once("://") {
         Some((_, rest))
             if rest.split('@').next().is_some_and(|who| rest.contains('@') && who.contains(':')) =>
@@ -157,6 +157,10 @@ pub fn client_config_file(client: AgentClient) -> Result<Option<ClientConfigFile
         }
         AgentClient::Cursor => (home()?.join(".cursor/mcp.json"), "mcpServers", false),
         AgentClient::Vscode => (config(home()?).join("Code/User/mcp.json"), "servers", true),
+        AgentClient::Codex | AgentClient::Gemini | AgentClient::Copilot => {
+            let cure = "add --hooks; as a server, name `actbook mcp` to the client's own command (`actbook help clients`)";
+            return Err(install_error(&"only the hooks of this client are installed", cure));
+        }
     };
     Ok(Some(ClientConfigFile { file, key, needs_type }))
 }

@@ -65,6 +65,9 @@ async fn token_for_client(session: &Session, args: &InstallArgs) -> Result<Strin
         AgentClient::ClaudeDesktop => "claude-desktop",
         AgentClient::Cursor => "cursor",
         AgentClient::Vscode => "vscode",
+        AgentClient::Codex => "codex",
+        AgentClient::Gemini => "gemini",
+        AgentClient::Copilot => "copilot",
     };
     let (name, role) = (name.to_owned(), args.role);
     let spec = TokenSpec { name, role, is_person: true, lifetime: TOKEN_LIFETIME };

@@ -2,8 +2,10 @@
 //! no decision, because saying `allow` would bypass the client's own prompts; `allow` is said only after a person's yes.
 
 mod answer;
+mod client;
 mod event;
 mod names;
+mod twins;
 
 use std::time::Duration;
 
@@ -18,60 +20,11 @@ use crate::error::Error;
 use crate::service::SessionKey;
 
 pub use answer::HookAnswer;
+pub use client::HookClient;
 pub use event::{HookEvent, HookEventKind};
-
-/// A client whose hooks are understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HookClient {
-    ClaudeCode,
-    Codex,
-}
 
 /// Time that is left before the client's limit when a held call is answered.
 const LIMIT_MARGIN: Duration = Duration::from_secs(5);
-
-impl HookClient {
-    pub const ALL: [Self; 2] = [Self::ClaudeCode, Self::Codex];
-
-    /// The client's name on the command line and in the journal.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClaudeCode => "claude-code",
-            Self::Codex => "codex",
-        }
-    }
-
-    /// The time after which the client gives a hook up, unless it is configured otherwise.
-    pub fn default_limit(self) -> Duration {
-        match self {
-            Self::ClaudeCode | Self::Codex => Duration::from_secs(600),
-        }
-    }
-
-    /// Whether the client can ask its own person about a call, in this mode of permissions.
-    fn can_ask(self, mode: Option<&str>) -> bool {
-        match self {
-            Self::ClaudeCode => matches!(mode, Some("default" | "acceptEdits" | "plan")),
-            // It counts an `ask` as a failed hook, and makes the call.
-            Self::Codex => false,
-        }
-    }
-}
-
-impl std::fmt::Display for HookClient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for HookClient {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|client| client.as_str() == text);
-        known.ok_or_else(|| format!("`{text}` is no client whose hooks are understood"))
-    }
-}
 
 /// Handles one event and returns the answer. An `Err` is for the caller to turn into a denial: an error of ours never
 /// lets a call pass.
@@ -88,25 +41,50 @@ pub async fn answer_hook(
         is_fresh: event.is_fresh(),
         client_asks: client.can_ask(event.permission_mode.as_deref()),
     };
+    if let Some(call) = event.call().filter(|_| event.is_granular)
+        && let Some((part, step)) = twins::find_twin(guard, &origin, call).await?
+    {
+        if event.blocks_on_failure() {
+            let decision = guard.decision_about(&part, &step, None).await?;
+            return answer_decision(guard, &caller, decision, limit).await;
+        }
+        // The generic event about the same call reports how it ended.
+        return Ok(HookAnswer::NoDecision);
+    }
+    answer_event(guard, &caller, &origin, event, limit).await
+}
+
+/// Answers an event that no other event told before.
+async fn answer_event(
+    guard: &Guard<'_>,
+    caller: &Caller,
+    origin: &SessionOrigin,
+    event: &HookEvent,
+    limit: Duration,
+) -> Result<HookAnswer, Error> {
     match &event.kind {
-        HookEventKind::CallBegins(call) => begin_call(guard, &caller, &origin, call, limit).await,
+        HookEventKind::CallBegins(call) => begin_call(guard, caller, origin, call, limit).await,
         HookEventKind::CallEnded { call, output } => {
             let outcome = ReportedOutcome::Succeeded { output: output.clone() };
-            guard.end_call(&caller, &origin, call, outcome).await.map(|()| HookAnswer::NoDecision)
+            guard.end_call(caller, origin, call, outcome).await.map(|()| HookAnswer::NoDecision)
         }
         HookEventKind::CallFailed { call, error, interrupted } => {
             let outcome = failed_outcome(error, *interrupted);
-            guard.end_call(&caller, &origin, call, outcome).await.map(|()| HookAnswer::NoDecision)
+            guard.end_call(caller, origin, call, outcome).await.map(|()| HookAnswer::NoDecision)
+        }
+        HookEventKind::CallNotMade { call, error } => {
+            let outcome = refused_outcome(error);
+            guard.end_known_call(caller, origin, call, outcome).await.map(|_| HookAnswer::NoDecision)
         }
         HookEventKind::SessionStarted { .. } => {
-            guard.open_session(&caller, &origin).await.map(|_| HookAnswer::NoDecision)
+            guard.open_session(caller, origin).await.map(|_| HookAnswer::NoDecision)
         }
         HookEventKind::TurnEnded { agent } => {
-            let given_up = guard.give_up_calls(&caller, &origin, agent.as_deref()).await;
+            let given_up = guard.give_up_calls(caller, origin, agent.as_deref()).await;
             given_up.map(|()| HookAnswer::NoDecision)
         }
         HookEventKind::SessionEnded { reason } => {
-            guard.close(&caller, &origin, reason).await.map(|()| HookAnswer::NoDecision)
+            guard.close(caller, origin, reason).await.map(|()| HookAnswer::NoDecision)
         }
         HookEventKind::Other => Ok(HookAnswer::NoDecision),
     }
@@ -121,6 +99,16 @@ async fn begin_call(
     limit: Duration,
 ) -> Result<HookAnswer, Error> {
     let decision = guard.begin_call(caller, origin, call).await?;
+    answer_decision(guard, caller, decision, limit).await
+}
+
+/// The answer to a call that was decided about.
+async fn answer_decision(
+    guard: &Guard<'_>,
+    caller: &Caller,
+    decision: CallDecision,
+    limit: Duration,
+) -> Result<HookAnswer, Error> {
     let CallDecision::Waits { part, step, say } = &decision else { return Ok(answer_of(decision)) };
     let ask = guard.config.guard.clone().unwrap_or_default().ask;
     let hold = match ask.via {
@@ -144,6 +132,13 @@ fn answer_of(decision: CallDecision) -> HookAnswer {
         CallDecision::Refused { say } => HookAnswer::Deny { reason: say },
         CallDecision::Waits { say, .. } => HookAnswer::Deny { reason: say },
     }
+}
+
+/// How a call ended that a hook or a person refused in the client: it was not made.
+fn refused_outcome(error: &str) -> ReportedOutcome {
+    let category = ErrorCategory::Policy;
+    let error = json!({ "message": error });
+    ReportedOutcome::Failed { category, error, unsent: true, retry_after_ms: None }
 }
 
 /// How a failed call ended: what an interrupted one did is unknown.

@@ -12,8 +12,8 @@ use crate::caller::Caller;
 use crate::config::{CLIENT_SERVER, Config, GuardConfig};
 use crate::service::SessionPart;
 
-/// The clients' own tools that nothing is known of.
-const UNKNOWN_BUILT_INS: [&str; 1] = ["client/other"];
+/// The names for clients' tools that nothing is known of.
+const UNKNOWN_BUILT_INS: [&str; 2] = ["client/other", "client/mcp"];
 /// The clients' own tools that only read.
 const READING_BUILT_INS: [&str; 2] = ["client/read", "client/fetch"];
 /// The clients' own tools through which data can leave.
@@ -41,10 +41,12 @@ pub fn judge_call(
     };
     let terms = judgement_terms(guard.config, config, call);
     let spent_budget = part.spent_budget(&call.tool, now);
-    judge(&config.rules, &facts, &JudgementTerms { spent_budget, ..terms })
+    let stored = guard.service.sessions().as_stored(&call.arguments);
+    let repeats_unknown = !facts.call.read_only && part.has_equal_unknown_call(&call.tool, &stored);
+    judge(&config.rules, &facts, &JudgementTerms { spent_budget, repeats_unknown, ..terms })
 }
 
-/// What beside the rules decides about a call; the budget is not spent.
+/// What beside the rules decides about a call; the budget is not spent, and no equal call is unknown.
 pub fn judgement_terms(config: &Config, guard: &GuardConfig, call: &GuardedCall) -> JudgementTerms {
     JudgementTerms {
         mode: guard.mode,
@@ -52,6 +54,7 @@ pub fn judgement_terms(config: &Config, guard: &GuardConfig, call: &GuardedCall)
         is_known: is_known(config, call),
         demands_approval: config.tool_config(call.server(), tool_part(&call.tool)).approval == Some(true),
         spent_budget: None,
+        repeats_unknown: false,
     }
 }
 
@@ -116,6 +119,7 @@ pub fn deciding_rule(judged: &Judgement) -> Option<String> {
         DecidedBy::Unknown => Some("unknown".to_owned()),
         DecidedBy::Approval => Some("approval".to_owned()),
         DecidedBy::Budget => Some("budget".to_owned()),
+        DecidedBy::Repeat => Some("repeat".to_owned()),
     }
 }
 

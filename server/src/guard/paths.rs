@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 /// The names of arguments that hold a path or a list of paths, in lower case and without `_` and `-`.
-const PATH_KEYS: [&str; 30] = [
+const PATH_KEYS: [&str; 34] = [
     "path",
     "paths",
     "file",
@@ -17,6 +17,10 @@ const PATH_KEYS: [&str; 30] = [
     "notebookpath",
     "dir",
     "directory",
+    "dirpath",
+    "directorypath",
+    "targetdirectory",
+    "absolutepath",
     "folder",
     "source",
     "destination",

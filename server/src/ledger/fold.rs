@@ -130,6 +130,31 @@ pub fn fold_execution(
     fold_entries(db, tenant, &entries, salt, plans)
 }
 
+/// Folds an execution like `load_execution`, and collects what `observe` makes of each entry after the first and of the
+/// state before it.
+pub async fn replay_execution<T: Send + 'static>(
+    db: &Db,
+    tenant: TenantId,
+    stream: StreamId,
+    plans: &PlanCache,
+    observe: impl Fn(&Execution, &RecordedEvent) -> Option<T> + Send + 'static,
+) -> Result<Option<(Execution, Vec<T>)>, Error> {
+    let plans = plans.clone();
+    run_blocking(db, move |db| {
+        let entries = journal::by_stream(db.dialect(), tenant, stream, 0).all_blocking(&db)?;
+        let salt = payloads::salt(tenant, stream).first_blocking(&db)?.unwrap_or_default();
+        let first = entries.get(..1).unwrap_or_default();
+        let Some(mut execution) = fold_entries(&db, tenant, first, salt, &plans)? else { return Ok(None) };
+        let mut observed = Vec::new();
+        for entry in entries.iter().skip(1) {
+            observed.extend(observe(&execution, &decode_entry(entry)?));
+            execution = apply_entry(execution, entry)?;
+        }
+        Ok(Some((execution, observed)))
+    })
+    .await
+}
+
 /// Folds many executions with a few bulk reads, for a node that claims a thousand of them.
 pub fn fold_executions(
     db: &Db,

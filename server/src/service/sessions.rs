@@ -8,8 +8,8 @@ use std::time::Duration;
 use actbook_engine::chain::{Digest, with_sorted_keys};
 use actbook_engine::event::{CallNote, SessionStart};
 use actbook_engine::execution::{
-    ApprovalAnswer, CallAnswer, CallVerdict, Command, Execution, LoadedPayloads, ReportedOutcome,
-    SessionCall, SessionCommand, SessionState,
+    ActionFacts, ApprovalAnswer, CallAnswer, CallVerdict, Command, Execution, FACTS_BYTES_MAX,
+    LoadedPayloads, ReportedOutcome, SessionCall, SessionCommand, SessionState,
 };
 use actbook_engine::id::{ExecutionId, StepNo, StreamId};
 use actbook_engine::plan::Plan;
@@ -88,6 +88,21 @@ impl SessionKey {
     }
 }
 
+/// What rules read about a session; `None`: the execution is none.
+pub(super) fn session_facts(execution: &Execution, agent: Option<String>) -> Option<SessionFacts> {
+    let session = execution.session.as_deref()?;
+    Some(SessionFacts {
+        labels: session.labels.clone(),
+        calls: session.calls_started(),
+        count: session.counts.clone(),
+        folder: session.start.folder.clone(),
+        client: session.start.client.clone(),
+        agent,
+        started_at: session.start.began_at_ms.unwrap_or(execution.started_at_ms),
+        plan: None,
+    })
+}
+
 impl SessionPart {
     /// The public id of the part's execution.
     pub fn id(&self) -> &str {
@@ -129,17 +144,7 @@ impl SessionPart {
 
     /// What rules read about the session; `agent`: the subagent that calls.
     pub fn rule_facts(&self, agent: Option<String>) -> SessionFacts {
-        let session = self.session();
-        SessionFacts {
-            labels: session.labels.clone(),
-            calls: session.calls_started(),
-            count: session.counts.clone(),
-            folder: session.start.folder.clone(),
-            client: session.start.client.clone(),
-            agent,
-            started_at: session.start.began_at_ms.unwrap_or(self.execution.started_at_ms),
-            plan: None,
-        }
+        session_facts(&self.execution, agent).expect("a part is an open execution")
     }
 
     /// Why the budget allows no further call of the tool; `None`: it allows one.
@@ -194,13 +199,39 @@ impl SessionPart {
         self.find(step).is_some_and(|no| self.execution.step(no).is_approved())
     }
 
+    /// Whether the call has an id of the client, is of one of these tools, and began or was refused since `since_ms`, or
+    /// still waits for a person.
+    fn is_recent_call(&self, no: StepNo, tools: &[&str], since_ms: i64) -> bool {
+        let step = self.execution.step(no);
+        let at_ms = step.attempts.first().map(|attempt| attempt.started_at_ms).or(step.ended_at_ms);
+        let is_recent = at_ms.is_some_and(|at_ms| at_ms >= since_ms);
+        let is_of_tool = self.execution.plan.step(no).tool().is_some_and(|tool| tools.contains(&tool));
+        let has_id = self.session().call(no).call.is_some();
+        is_of_tool && has_id && (is_recent || step.status() == StepStatus::AwaitingApproval)
+    }
+
     fn find(&self, step: &str) -> Option<StepNo> {
         self.execution.plan.find_step(step)
     }
 
-    fn has_arguments(&self, no: StepNo, arguments: &Value) -> bool {
+    /// Whether an equal call has an unknown outcome, and its tool is neither read-only nor idempotent by the config.
+    /// `arguments`: as they are stored.
+    pub fn has_equal_unknown_call(&self, tool: &str, arguments: &Value) -> bool {
+        self.execution.equal_unknown_call(tool, self.digest(arguments)).is_some()
+    }
+
+    /// Whether the step's call was decided with these arguments, as they are stored.
+    pub fn is_of_arguments(&self, step: &str, arguments: &Value) -> bool {
+        self.find(step).is_some_and(|no| self.has_arguments(no, arguments))
+    }
+
+    fn digest(&self, arguments: &Value) -> Digest {
         let bytes = serde_json::to_vec(&with_sorted_keys(arguments)).expect("a JSON value always serialises");
-        let digest = Digest::salted(self.execution.salt(), &bytes);
+        Digest::salted(self.execution.salt(), &bytes)
+    }
+
+    fn has_arguments(&self, no: StepNo, arguments: &Value) -> bool {
+        let digest = self.digest(arguments);
         self.execution.step(no).literal_arguments.is_some_and(|stored| stored.digest.digest == digest)
     }
 }
@@ -239,6 +270,36 @@ impl Sessions<'_> {
             }
         }
         Ok(newest)
+    }
+
+    /// The part before this one; `None`: this is the first.
+    pub async fn previous(self, part: &SessionPart) -> Result<Option<SessionPart>, Error> {
+        match part.number {
+            0 | 1 => Ok(None),
+            number => self.find_part(&part.key, number - 1).await,
+        }
+    }
+
+    /// The newest call of one of these tools that has an id of the client, began or was refused since `since_ms` or
+    /// still waits for a person, and whose arguments `fit`.
+    pub async fn find_recent_call(
+        self,
+        part: &SessionPart,
+        tools: &[&str],
+        since_ms: i64,
+        fit: impl Fn(&Value) -> bool,
+    ) -> Result<Option<String>, Error> {
+        let is_recent = |no: &StepNo| part.is_recent_call(*no, tools, since_ms);
+        let mut recent: Vec<StepNo> = part.execution.step_numbers().filter(is_recent).collect();
+        while let Some(no) = recent.pop() {
+            let Some(stored) = part.execution.step(no).literal_arguments else { continue };
+            let mut values = LoadedPayloads::default();
+            self.0.executions().load_values(vec![stored.position], &mut values).await?;
+            if values.0.get(&stored.position).is_some_and(|arguments| fit(arguments)) {
+                return Ok(Some(part.execution.step_id(no).to_string()));
+            }
+        }
+        Ok(None)
     }
 
     async fn find_part(self, key: &SessionKey, number: u32) -> Result<Option<SessionPart>, Error> {
@@ -391,6 +452,28 @@ impl Sessions<'_> {
     ) -> Result<(), Error> {
         let command = SessionCommand::EndCall { step: step.to_owned(), outcome, after: None };
         self.command(caller, part, command).await.map(drop)
+    }
+
+    /// Records that the call was made with other arguments than those that were decided about.
+    pub async fn record_rewritten(
+        self,
+        caller: &Caller,
+        part: &SessionPart,
+        step: &str,
+        arguments: Value,
+    ) -> Result<(), Error> {
+        let is_small = arguments.to_string().len() < FACTS_BYTES_MAX / 2;
+        let facts = ActionFacts {
+            kind: Some("rewritten_input".to_owned()),
+            description: Some(
+                "the call was made with another input than the one that was decided about".to_owned(),
+            ),
+            details: Some(arguments).filter(|_| is_small),
+            ..ActionFacts::default()
+        };
+        let command =
+            Command::RecordAction { step: Some(step.to_owned()), status: None, facts: Box::new(facts) };
+        self.0.executions().command(caller, part.stream, command).await.map(drop)
     }
 
     /// Records that nobody will say how a call ended.

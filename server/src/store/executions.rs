@@ -251,6 +251,17 @@ pub fn sessions_since(tenant: TenantId, project: &str, since_ms: i64) -> Select<
     )
 }
 
+/// All sessions of a project that started since `since_ms`, oldest first.
+pub fn all_sessions_since(tenant: TenantId, project: &str, since_ms: i64) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!(
+            "WHERE tenant = $1 AND started_at >= $2 AND plan = 'session' AND project = $3 ORDER BY started_at"
+        ),
+        vec![tenant.into(), since_ms.into(), project.into()],
+        decode_execution,
+    )
+}
+
 /// The executions with these ids, in their order; ids without an execution are left out.
 pub async fn by_ids(db: &Db, tenant: TenantId, ids: &[u64]) -> Result<Vec<ExecutionRow>, Error> {
     if ids.is_empty() {

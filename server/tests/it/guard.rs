@@ -1,8 +1,13 @@
 //! Hooks through the real binary, with the events that clients send: what a call is answered, in the client's own
 //! form, and what the journal says of it. Whatever goes wrong, no call passes.
 
+mod boundary;
+mod clients;
 mod failures;
+mod injections;
+mod install;
 mod policy;
+mod process;
 mod questions;
 
 use std::io::Write;

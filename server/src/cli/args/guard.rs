@@ -35,6 +35,18 @@ A call: `call: { tool: client/shell, arguments: { command: ls } }`, and what els
         /// A file with the call, or `-` for stdin
         file: String,
     },
+    /// Judge the calls of earlier sessions by the config's rules as they are now; nothing is journaled
+    #[command(after_help = "\
+Example:
+  actbook policy replay --since 30d
+
+It says what would change: calls that were allowed and would be asked about or denied, how many of them failed or were
+undone, and how many went well.")]
+    Replay {
+        /// An age such as 30d, a date, or a time
+        #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = times::since)]
+        since: i64,
+    },
 }
 
 /// A scope of an approval that is wider than one call.
