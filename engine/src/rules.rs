@@ -43,7 +43,17 @@ pub struct Rule {
 impl Rule {
     /// Compiles a rule. `Err`: the condition does not compile, or can never be true or false.
     pub fn parse(name: &str, when: &str, then: RuleEffect, say: Option<&str>) -> Result<Self, BindError> {
-        let when = ConditionExpression::parse_in(when, ExpressionVocabulary::Rule)?;
+        Self::parse_in(name, when, then, say, ExpressionVocabulary::Rule)
+    }
+
+    fn parse_in(
+        name: &str,
+        when: &str,
+        then: RuleEffect,
+        say: Option<&str>,
+        vocabulary: ExpressionVocabulary,
+    ) -> Result<Self, BindError> {
+        let when = ConditionExpression::parse_in(when, vocabulary)?;
         let counted = when.paths().iter().filter_map(counted_tool).map(str::to_owned).collect();
         Ok(Self { name: name.to_owned(), when, then, say: say.map(str::to_owned), counted })
     }

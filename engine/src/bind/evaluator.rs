@@ -243,7 +243,7 @@ impl<'a> Evaluator<'a, '_> {
             .ok_or_else(|| recoverable(format!("matches(…) does not take {}", cel_type_name(&value))))?;
         self.budget.charge_work(1 + text.len() as u64 / 8)?;
         let found = match pattern {
-            Pattern::Compiled(regex) => regex.is_match(text),
+            Pattern::Literal(pattern) => pattern.regex().map_err(recoverable)?.is_match(text),
             Pattern::Dynamic(node) => {
                 let pattern = self.evaluate_node(node)?;
                 // Compiling a pattern costs far more than one operation.

@@ -1,9 +1,12 @@
 //! A compiled expression: paths into the scope, and a tree of operations over their values. Depth and size
 //! were checked when it was compiled.
 
+use std::sync::OnceLock;
+
 use regex::Regex;
 use serde_json::Value;
 
+use super::evaluator::compile_regex;
 use super::function::Function;
 use super::vocabulary::{BEFORE, ExpressionVocabulary};
 use super::{BindError, ReadSet, lowering, source};
@@ -158,10 +161,32 @@ pub(super) enum ExpressionNode {
 /// The pattern of `matches(…)`.
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
-    /// A literal, compiled with the expression.
-    Compiled(Box<Regex>),
+    Literal(Box<LiteralPattern>),
     /// Computed and compiled at each evaluation.
     Dynamic(Box<ExpressionNode>),
+}
+
+/// A pattern that the expression holds as a text.
+#[derive(Clone, Debug)]
+pub(super) struct LiteralPattern {
+    source: String,
+    compiled: OnceLock<Regex>,
+}
+
+impl LiteralPattern {
+    /// A pattern that is compiled when it is first needed.
+    pub(super) fn new(source: String) -> Self {
+        Self { source, compiled: OnceLock::new() }
+    }
+
+    /// The compiled pattern; `Err` says why it does not compile.
+    pub(super) fn regex(&self) -> Result<&Regex, String> {
+        if let Some(compiled) = self.compiled.get() {
+            return Ok(compiled);
+        }
+        let compiled = compile_regex(&self.source)?;
+        Ok(self.compiled.get_or_init(|| compiled))
+    }
 }
 
 /// The parts of a loop.

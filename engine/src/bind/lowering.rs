@@ -8,12 +8,12 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, MapExp
 use serde_json::Value;
 
 use super::expression::{
-    BinaryOperator, Expression, ExpressionNode, LoopKind, LoopParts, PathSegment, Pattern, ReferencePath,
-    ReferenceRoot,
+    BinaryOperator, Expression, ExpressionNode, LiteralPattern, LoopKind, LoopParts, PathSegment, Pattern,
+    ReferencePath, ReferenceRoot,
 };
 use super::function::Function;
 use super::source::with_large_stack;
-use super::{DEPTH_MAX, ExpressionVocabulary, LOOP_DEPTH_MAX, evaluator, number};
+use super::{DEPTH_MAX, ExpressionVocabulary, LOOP_DEPTH_MAX, number};
 use crate::spelling::nearest;
 
 /// CEL's type names, which `type(…)` is compared with.
@@ -288,7 +288,7 @@ impl Lowering {
         Ok(ExpressionNode::Loop(*kind, Box::new(LoopParts { range, condition: condition?, body: body? })))
     }
 
-    /// Lowers a call (receiver first in `args`); compiles a literal pattern of `matches`. `Err`: why refused.
+    /// Lowers a call (receiver first in `args`); compiles a literal pattern of `matches`, unless it ships. `Err`: why refused.
     fn lower_function(&mut self, name: &str, args: Vec<&IdedExpr>, depth: usize) -> LoweringResult {
         let function = Function::from_name(name)?;
         let mut args =
@@ -302,7 +302,11 @@ impl Lowering {
         };
         let pattern = match pattern {
             ExpressionNode::Literal(Value::String(pattern)) => {
-                Pattern::Compiled(Box::new(evaluator::compile_regex(&pattern)?))
+                let pattern = LiteralPattern::new(pattern);
+                if self.vocabulary != ExpressionVocabulary::ShippedRule {
+                    pattern.regex()?;
+                }
+                Pattern::Literal(Box::new(pattern))
             }
             node => Pattern::Dynamic(Box::new(node)),
         };

@@ -67,7 +67,7 @@ fn collect_required_paths(node: &ExpressionNode, numbers: &mut BTreeSet<usize>) 
         ExpressionNode::Matches(text, pattern) => {
             collect_required_paths(text, numbers);
             match pattern {
-                Pattern::Compiled(_) => {}
+                Pattern::Literal(_) => {}
                 Pattern::Dynamic(pattern) => collect_required_paths(pattern, numbers),
             }
         }

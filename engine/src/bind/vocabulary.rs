@@ -12,6 +12,9 @@ pub enum ExpressionVocabulary {
     Undo,
     /// A rule about a call.
     Rule,
+    /// A rule that ships with Actbook: its patterns are known to compile, and are compiled when they are first needed. A
+    /// hook judges one call and exits.
+    ShippedRule,
 }
 
 impl ExpressionVocabulary {
@@ -20,7 +23,7 @@ impl ExpressionVocabulary {
         match self {
             Self::Plan => &["inputs", "steps", "execution", "arguments", "output"],
             Self::Undo => &["arguments", "output", BEFORE, "execution"],
-            Self::Rule => &["call", "tool", "session", "caller", "now"],
+            Self::Rule | Self::ShippedRule => &["call", "tool", "session", "caller", "now"],
         }
     }
 
@@ -40,7 +43,7 @@ impl ExpressionVocabulary {
         match self {
             Self::Plan => "inputs, steps and execution",
             Self::Undo => "arguments, output and before",
-            Self::Rule => "call, tool, session, caller and now",
+            Self::Rule | Self::ShippedRule => "call, tool, session, caller and now",
         }
     }
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Rule, RuleEffect};
+use crate::bind::{ExpressionVocabulary, with_large_stack};
 use crate::policy::string_enum;
 
 string_enum!(
@@ -165,8 +166,11 @@ impl ShippedRuleSet {
             Self::ChangedTools => CHANGED_TOOLS,
         };
         let compile = |rule: &ShippedRule| {
-            Rule::parse(rule.name, rule.when, rule.then, Some(rule.say)).expect("a shipped rule compiles")
+            let vocabulary = ExpressionVocabulary::ShippedRule;
+            Rule::parse_in(rule.name, rule.when, rule.then, Some(rule.say), vocabulary)
+                .expect("a shipped rule compiles")
         };
-        shipped.iter().map(compile).collect()
+        // Once for all rules of the set: otherwise each parser would run on a thread of its own.
+        with_large_stack(|| shipped.iter().map(compile).collect())
     }
 }
