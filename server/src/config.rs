@@ -29,7 +29,7 @@ use serde_json::Value;
 
 pub use database::{DatabaseOptions, DatabaseUsage, without_password};
 pub use find::{ConfigLocation, locate_config, nearest_config_folder};
-pub use guard::{AskConfig, AskVia, GuardConfig};
+pub use guard::{AskConfig, AskVia, GuardConfig, PlanUse};
 pub use inherit::InheritEnv;
 pub use mcp_servers::UnknownWord;
 use mcp_servers::{McpServers, read_mcp_servers};

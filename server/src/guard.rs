@@ -6,6 +6,7 @@ mod call;
 mod hook;
 mod judge;
 mod paths;
+mod plan_match;
 mod policy_test;
 mod replay;
 
@@ -23,6 +24,7 @@ use crate::service::{AddedCall, Service, SessionKey, SessionPart, SessionStepSta
 
 pub use call::GuardedCall;
 pub use hook::{HookAnswer, HookClient, HookEvent, answer_hook};
+use plan_match::PlanMatch;
 pub use policy_test::{PolicyTest, test_policy};
 pub use replay::{PolicyReplay, replay_policy};
 
@@ -78,8 +80,9 @@ impl Guard<'_> {
         if let Some(known) = part.find_call(&call.tool, call.id.as_deref(), &stored) {
             return self.decision_about(&part, &known, None).await;
         }
+        let planned = self.match_plan(&part, call).await?;
         for _ in 0..JUDGEMENTS_MAX {
-            let (session_call, say) = self.judge_call(caller, origin, &part, call);
+            let (session_call, say) = self.judge_call(caller, origin, &part, call, &planned);
             let added = match self.service.sessions().add_call(caller, &part, session_call).await? {
                 AddedCall::Step(added) => added,
                 AddedCall::JudgeAgain => {
@@ -150,7 +153,10 @@ impl Guard<'_> {
         let stored = self.service.sessions().as_stored(&call.arguments);
         for part in self.newest_parts(origin).await? {
             if let Some(step) = part.find_open_call(&call.tool, call.id.as_deref(), &stored) {
-                self.service.sessions().end_call(caller, &part, &step, outcome).await?;
+                self.service.sessions().end_call(caller, &part, &step, outcome.clone()).await?;
+                if let Some(matched) = part.matched(&step) {
+                    self.service.sessions().report_matched(caller, &matched, &outcome).await?;
+                }
                 if !part.is_of_arguments(&step, &stored) {
                     self.service.sessions().record_rewritten(caller, &part, &step, stored).await?;
                 }
@@ -219,9 +225,11 @@ impl Guard<'_> {
         origin: &SessionOrigin,
         part: &SessionPart,
         call: &GuardedCall,
+        planned: &PlanMatch,
     ) -> (SessionCall, Option<String>) {
         let guard = self.config.guard.clone().unwrap_or_default();
-        let judged = judge::judge_call(self, caller, &guard, part, call);
+        let mut judged = judge::judge_call(self, caller, &guard, part, call);
+        plan_match::deny_unplanned(&mut judged, guard.mode, planned.refused.as_deref());
         let session_call = part.session_call(call.tool.clone(), call.arguments.clone());
         let policy = self.service.catalog().session_policy(&call.tool);
         let (demands_approval, say) = (policy.approval, judged.say.clone());
@@ -243,6 +251,7 @@ impl Guard<'_> {
             adds: judge::labels_added(self.config, &call.tool),
             call: call.id.clone(),
             agent: call.agent.clone(),
+            matched: planned.matched.clone(),
             verdict,
             rule: judge::deciding_rule(&judged),
             note: asks_client.then_some(CallNote::AskedInClient),

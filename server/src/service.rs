@@ -31,6 +31,7 @@ mod listing;
 mod past_calls;
 mod pins;
 mod plan_diff;
+mod plan_steps;
 mod plan_versions;
 mod plans;
 mod preflight;

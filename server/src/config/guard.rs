@@ -21,10 +21,34 @@ pub struct GuardConfig {
     pub mode: GuardMode,
     /// What holds for a tool of which neither a rule nor `servers` speaks.
     pub unknown: RuleEffect,
+    /// Whether calls are matched with the steps of plans, and whether only such calls pass.
+    pub plan: PlanUse,
     pub ask: AskConfig,
     pub budget: Option<CallBudget>,
     /// The shipped rules that `use` switches on, then the config's own.
     pub rules: Vec<Rule>,
+}
+
+/// What plans mean to an agent's calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlanUse {
+    #[default]
+    Off,
+    /// A call that a plan waits for is recognised, and its end is reported there.
+    Match,
+    /// Nothing but the calls of approved plans passes.
+    Require,
+}
+
+impl PlanUse {
+    /// The word in the config.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Match => "match",
+            Self::Require => "require",
+        }
+    }
 }
 
 /// How a person is asked about a call.
@@ -54,6 +78,7 @@ impl Default for GuardConfig {
         Self {
             mode: GuardMode::Enforce,
             unknown: RuleEffect::Ask,
+            plan: PlanUse::default(),
             ask: AskConfig { via: AskVia::default(), hold: HOLD, expires: EXPIRES },
             budget: None,
             rules: Vec::new(),
@@ -68,6 +93,9 @@ pub(super) fn read_guard(mut entry: Section) -> Result<GuardConfig, ConfigProble
     let config = GuardConfig {
         mode: entry.keyword("mode", GuardMode::ALL, GuardMode::as_str)?.unwrap_or(GuardMode::Enforce),
         unknown: entry.keyword("unknown", RuleEffect::ALL, RuleEffect::as_str)?.unwrap_or(RuleEffect::Ask),
+        plan: entry
+            .keyword("plan", &[PlanUse::Off, PlanUse::Match, PlanUse::Require], PlanUse::as_str)?
+            .unwrap_or_default(),
         ask: read_ask(entry.section("ask")?)?,
         budget: entry.optional_section("budget")?.map(read_budget).transpose()?,
         rules,

@@ -21,7 +21,7 @@ const EGRESS_BUILT_INS: [&str; 2] = ["client/fetch", "client/shell"];
 /// The label of tools through which data can leave.
 const EGRESS: &str = "egress";
 /// The label of a session that has read what strangers wrote.
-const UNTRUSTED: &str = "untrusted";
+pub const UNTRUSTED: &str = "untrusted";
 
 /// Judges a call by the config's rules and what the session is.
 pub fn judge_call(

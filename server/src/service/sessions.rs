@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::chain::{Digest, with_sorted_keys};
-use actbook_engine::event::{CallNote, SessionStart};
+use actbook_engine::event::{CallNote, MatchedStep, SessionStart};
 use actbook_engine::execution::{
     ActionFacts, ApprovalAnswer, CallAnswer, CallVerdict, Command, Execution, FACTS_BYTES_MAX,
     LoadedPayloads, ReportedOutcome, SessionCall, SessionCommand, SessionState,
@@ -112,6 +112,29 @@ impl SessionPart {
     /// Whether the session has not ended.
     pub fn is_open(&self) -> bool {
         self.execution.ended.is_none()
+    }
+
+    pub(super) fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// The session's labels.
+    pub fn labels(&self) -> &BTreeSet<String> {
+        &self.session().labels
+    }
+
+    /// Whether a call in flight is matched with this step of a plan.
+    pub(super) fn has_matched(&self, matched: &MatchedStep) -> bool {
+        let mut open = self
+            .execution
+            .step_numbers()
+            .filter(|no| self.execution.step(*no).status() == StepStatus::AwaitingAgent);
+        open.any(|no| self.session().call(no).matched.as_ref() == Some(matched))
+    }
+
+    /// The step of a plan that the step's call is matched with.
+    pub fn matched(&self, step: &str) -> Option<MatchedStep> {
+        self.session().call(self.find(step)?).matched.clone()
     }
 
     fn session(&self) -> &SessionState {

@@ -262,6 +262,18 @@ pub fn all_sessions_since(tenant: TenantId, project: &str, since_ms: i64) -> Sel
     )
 }
 
+/// The plans of a project that have not ended, newest first: few are open at a time.
+pub fn open_plans(tenant: TenantId, project: &str) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!(
+            "WHERE tenant = $1 AND (status = 'blocked' OR status = 'running') AND plan <> 'session' AND project = $2 \
+             ORDER BY id DESC LIMIT 100"
+        ),
+        vec![tenant.into(), project.into()],
+        decode_execution,
+    )
+}
+
 /// The executions with these ids, in their order; ids without an execution are left out.
 pub async fn by_ids(db: &Db, tenant: TenantId, ids: &[u64]) -> Result<Vec<ExecutionRow>, Error> {
     if ids.is_empty() {
