@@ -53,6 +53,9 @@ pub enum Refusal {
     OutputNotAllowed { answer: StepAnswer },
     #[error("{0}")]
     ArgumentsNotAllowed(ArgumentsProblem),
+    /// The reply would be sent in a call for which the config demands an approval, by a caller who may give none.
+    #[error("the call of step `{step}` is under approval, so its reply is a person's")]
+    ReplyNeedsApproval { step: StepId },
 
     /// The answer is to a question that is no longer open.
     #[error("the question was answered or replaced meanwhile")]
@@ -143,6 +146,7 @@ impl Refusal {
             | Self::AnswerNotAllowed { .. }
             | Self::OutputNotAllowed { .. }
             | Self::ArgumentsNotAllowed(_) => "does_not_fit",
+            Self::ReplyNeedsApproval { .. } => "needs_a_person",
             Self::StaleQuestion => "stale_question",
             Self::NothingToApprove { .. } => "nothing_to_approve",
             Self::NothingToUndo { .. } => "nothing_to_undo",

@@ -91,7 +91,8 @@ pub enum Command {
         output: Option<Value>,
         /// Corrected arguments for the next attempt.
         arguments: Option<Value>,
-        /// With `compensate`: as in `Undo`.
+        /// With `compensate`: as in `Undo`. With `retry` and a reply: whether the caller may give content for a call
+        /// for which the config demands an approval.
         approves: bool,
         /// The question that the caller was shown (`Question::asked_at`): refused where another one, or none,
         /// is open. `None`: the caller answers whatever the step asks; no reply to a tool's question is taken.
@@ -325,8 +326,8 @@ impl From<SessionCommand> for Command {
 }
 
 impl Command {
-    /// The epoch of a driver's command, after which automatic events follow; `None` for all others, which
-    /// only append facts and notify the driver.
+    /// The epoch of a driver's `Drive` or `ReportOutcome`: automatic events follow only if it is the execution's.
+    /// `None` for all other commands.
     pub fn epoch(&self) -> Option<Epoch> {
         match self {
             Self::Drive { epoch } | Self::ReportOutcome { epoch, .. } => Some(*epoch),

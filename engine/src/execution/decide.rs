@@ -153,10 +153,10 @@ pub fn decide(
         } => {
             return undo::compensate(execution, step, reason, *approves, values);
         }
-        Command::Decide { step, answer, reason, output, arguments, replies_to, .. } => {
+        Command::Decide { step, answer, reason, output, arguments, approves, replies_to } => {
             let (output, arguments) = (output.as_ref(), arguments.as_ref());
-            let names_question = replies_to.is_some();
-            let input = answer::AnswerInput { output, arguments, names_question };
+            let (names_question, approves) = (replies_to.is_some(), *approves);
+            let input = answer::AnswerInput { output, arguments, names_question, approves };
             answer::answer_step(execution, step, *answer, reason, input)
         }
         Command::RecordReport { step, report, facts, by, .. } => {

@@ -22,6 +22,10 @@ enum CallRole {
     /// The plan's own retry of an attempt whose outcome is unknown.
     AutomaticRetry,
     AnsweredRetry,
+    /// The retry that carries the reply to the tool's question.
+    Reply,
+    /// The retry after the word that an unknown call did not happen.
+    AnsweredDidNotHappen,
     Takeover,
     Compensation,
     AnsweredUndoRetry,
@@ -50,10 +54,12 @@ enum Commander {
 }
 
 const COMMANDERS: [Commander; 2] = [Commander::Approver, Commander::Agent];
-const ROLES: [CallRole; 8] = [
+const ROLES: [CallRole; 10] = [
     CallRole::Step,
     CallRole::AutomaticRetry,
     CallRole::AnsweredRetry,
+    CallRole::Reply,
+    CallRole::AnsweredDidNotHappen,
     CallRole::Takeover,
     CallRole::Compensation,
     CallRole::AnsweredUndoRetry,
@@ -72,7 +78,12 @@ const DEMANDS: [ConfigDemand; 6] = [
 impl CallRole {
     fn kind(self) -> CallKind {
         match self {
-            Self::Step | Self::AutomaticRetry | Self::AnsweredRetry | Self::Takeover => CallKind::Run,
+            Self::Step
+            | Self::AutomaticRetry
+            | Self::AnsweredRetry
+            | Self::Reply
+            | Self::AnsweredDidNotHappen
+            | Self::Takeover => CallKind::Run,
             Self::Compensation | Self::AnsweredUndoRetry => CallKind::Compensation,
             Self::Probe | Self::LostProbe => CallKind::Probe,
         }
@@ -83,10 +94,10 @@ impl CallRole {
 fn may_send(role: CallRole, demand: ConfigDemand, commander: Commander) -> bool {
     use CallRole as R;
     match demand {
-        // An approval covers automatic attempts, and nothing else; the undo of one who may approve is one.
+        // An approval covers automatic attempts, and nothing else; the undo and the reply of one who may approve are one.
         ConfigDemand::Approval => {
             matches!(role, R::AutomaticRetry | R::Takeover)
-                || (role == R::Compensation && commander == Commander::Approver)
+                || (matches!(role, R::Compensation | R::Reply) && commander == Commander::Approver)
         }
         ConfigDemand::NotReadOnly => {
             !matches!(role, R::AutomaticRetry | R::Takeover | R::Probe | R::LostProbe)
@@ -94,7 +105,10 @@ fn may_send(role: CallRole, demand: ConfigDemand, commander: Commander) -> bool 
         ConfigDemand::NotIdempotent => !matches!(role, R::AutomaticRetry | R::Takeover | R::LostProbe),
         ConfigDemand::NotTrusted => !matches!(role, R::AutomaticRetry | R::Takeover | R::LostProbe),
         // An answered retry may exceed it, and it never stops an unwinding.
-        ConfigDemand::Budget => matches!(role, R::AnsweredRetry | R::Compensation | R::AnsweredUndoRetry),
+        ConfigDemand::Budget => matches!(
+            role,
+            R::AnsweredRetry | R::Reply | R::AnsweredDidNotHappen | R::Compensation | R::AnsweredUndoRetry
+        ),
         ConfigDemand::Pin => true,
     }
 }
@@ -119,7 +133,10 @@ fn tool_policy(demand: ConfigDemand) -> ToolPolicy {
 /// One step declared as permissive as possible, with the compensation or probe of the role.
 fn plan(role: CallRole, demand: ConfigDemand) -> Value {
     let retry = json!({ "max_attempts": 3, "backoff": "0s", "on": ["timeout"] });
-    let mut step = json!({ "id": "a", "tool": "t/x", "retry": retry });
+    let mut step = json!({ "id": "a", "tool": "t/x" });
+    if role != CallRole::AnsweredDidNotHappen {
+        step["retry"] = retry;
+    }
     match (role.kind(), demand) {
         (CallKind::Run, ConfigDemand::NotReadOnly) => step["read_only"] = json!(true),
         (CallKind::Run, ConfigDemand::NotIdempotent) => step["idempotent"] = json!(true),
@@ -187,6 +204,24 @@ impl MatrixCell {
         });
     }
 
+    /// Replies to the tool's question; refused only if the reply is a person's.
+    fn reply(&mut self) {
+        let no = self.harness.execution().plan.find_step("a").expect("the step");
+        let reply = Command::Decide {
+            step: "a".to_owned(),
+            answer: StepAnswer::Retry,
+            reason: None,
+            output: Some(json!({ "action": "accept" })),
+            arguments: None,
+            approves: self.commander == Commander::Approver,
+            replies_to: self.harness.execution().asked_at(Some(no)),
+        };
+        match self.harness.apply(&reply) {
+            Ok(()) => self.harness.drive(),
+            Err(refusal) => assert_eq!(refusal.code(), "needs_a_person"),
+        }
+    }
+
     fn undo(&mut self) {
         let approves = self.commander == Commander::Approver;
         self.apply(&Command::Undo { reason: None, steps: None, approves });
@@ -210,6 +245,10 @@ fn failed() -> ReportedOutcome {
     }
 }
 
+fn asks() -> ReportedOutcome {
+    ReportedOutcome::InputRequired { question: json!({}), may_have_run: false }
+}
+
 fn succeeded() -> ReportedOutcome {
     ReportedOutcome::Succeeded { output: json!({}) }
 }
@@ -230,6 +269,14 @@ fn reach_call(role: CallRole, demand: ConfigDemand, commander: Commander) -> Mat
         CallRole::AnsweredRetry => {
             cell.end_call(failed());
             cell.answer(StepAnswer::Retry);
+        }
+        CallRole::Reply => {
+            cell.end_call(asks());
+            cell.reply();
+        }
+        CallRole::AnsweredDidNotHappen => {
+            cell.end_call(unknown());
+            cell.answer(StepAnswer::DidNotHappen);
         }
         CallRole::Takeover => cell.harness.claim(BTreeSet::new()),
         CallRole::Compensation => {

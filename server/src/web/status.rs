@@ -86,10 +86,11 @@ fn store_status(error: &StoreError) -> StatusCode {
     }
 }
 
-/// The status of a refusal: 404 for what is not there, 422 for what cannot be right, 409 for what does not fit the
-/// state.
+/// The status of a refusal: 404 for what is not there, 403 for what is another's to do, 422 for what cannot be right, 409
+/// for what does not fit the state.
 fn refusal_status(refusal: &Refusal) -> StatusCode {
     match refusal {
+        Refusal::ReplyNeedsApproval { .. } => StatusCode::FORBIDDEN,
         Refusal::NoSuchExecution
         | Refusal::NoSuchPlan { .. }
         | Refusal::NoSuchTask { .. }

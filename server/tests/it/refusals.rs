@@ -85,6 +85,7 @@ fn of_answers() -> Vec<Refusal> {
         answer_not_allowed(StepAnswer::Retry, AllowedAnswers::None),
         Refusal::StaleQuestion,
         Refusal::OutputNotAllowed { answer: StepAnswer::DidNotHappen },
+        Refusal::ReplyNeedsApproval { step: step("a") },
     ];
     let of_arguments = of_arguments.into_iter().map(Refusal::ArgumentsNotAllowed);
     of_answers.into_iter().chain(of_arguments).collect()

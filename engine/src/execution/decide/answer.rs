@@ -25,6 +25,8 @@ pub(super) struct AnswerInput<'a> {
     pub arguments: Option<&'a Value>,
     /// The caller named the open question. A reply must: it was written for that question's format.
     pub names_question: bool,
+    /// The caller may approve.
+    pub approves: bool,
 }
 
 /// The events of an answer (retry, skip, …) about a step; refused where its state forbids it.
@@ -52,10 +54,27 @@ pub(super) fn answer_step(
     };
     let payload = match input.output {
         None => DecisionPayload::None,
+        Some(_) if takes_output && reply_needs_approval(execution, no, answer, input) => {
+            return Err(Refusal::ReplyNeedsApproval { step: execution.step_id(no) });
+        }
         Some(output) if takes_output => DecisionPayload::Output(output),
         Some(_) => return Err(Refusal::OutputNotAllowed { answer }),
     };
     Ok(decided_events(execution, no, answer, reason, payload))
+}
+
+/// Whether this reply to a tool's question must come from one who may approve: it goes into a call for which the config
+/// demands an approval, and nobody who gave that has seen it.
+fn reply_needs_approval(
+    execution: &Execution,
+    no: StepNo,
+    answer: StepAnswer,
+    input: AnswerInput<'_>,
+) -> bool {
+    let tool = execution.plan.step(no).tool();
+    answer == StepAnswer::Retry
+        && !input.approves
+        && tool.is_some_and(|tool| execution.tool_needs_approval(tool))
 }
 
 /// Checks an answer with corrected arguments against the step's state, and returns the arguments as they
@@ -71,7 +90,8 @@ pub fn check_corrected_answer(
     if !allowed.contains(&answer) {
         return Err(answer_not_allowed(execution, no, answer, &allowed));
     }
-    let input = AnswerInput { output: None, arguments: Some(arguments), names_question: false };
+    let input =
+        AnswerInput { output: None, arguments: Some(arguments), names_question: false, approves: false };
     check_corrected_arguments(execution, no, answer, input)?;
     literal_arguments(arguments)
 }

@@ -114,7 +114,7 @@ impl ScriptRunner {
             }
             "end" => return self.harness.apply(&self.parse_outcome_report(rest, self.harness.epoch())),
             "late" => self.parse_outcome_report(rest, Epoch(0)),
-            "decide" => self.parse_decision(&words, replies_to),
+            "decide" | "agent-decide" => self.parse_decision(&words, replies_to, verb == "decide"),
             "record" | "note" | "undid" | "decision" => parse_record(verb, rest, self.harness.now_ms),
             "accept" => Command::AcceptTask { call: self.find_call(words[0]), task: words[1].to_owned() },
             "approve" => {
@@ -211,7 +211,7 @@ impl ScriptRunner {
     }
 
     /// Parses a step, an answer, and an output or, marked `@`, corrected arguments.
-    fn parse_decision(&self, words: &[&str], replies_to: Option<Position>) -> Command {
+    fn parse_decision(&self, words: &[&str], replies_to: Option<Position>, approves: bool) -> Command {
         let answer = words[1].parse().expect("an answer");
         let given = words.get(2).map(|text| {
             let value: Value = serde_json::from_str(text.trim_start_matches('@')).expect("JSON");
@@ -225,7 +225,7 @@ impl ScriptRunner {
         let is_reply = output.is_some() && answer == StepAnswer::Retry;
         let replies_to =
             if is_reply { replies_to.or_else(|| self.open_position(words[0])) } else { replies_to };
-        let (step, reason, approves) = (words[0].to_owned(), None, true);
+        let (step, reason) = (words[0].to_owned(), None);
         Command::Decide { step, answer, reason, output, arguments, approves, replies_to }
     }
 

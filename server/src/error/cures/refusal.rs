@@ -32,6 +32,7 @@ pub(super) fn cures(refusal: &Refusal) -> Cures {
             cure("give one with `skip` or `happened`, or with `retry` where the tool asked something")
         }
         Refusal::ArgumentsNotAllowed(problem) => arguments_cures(problem),
+        Refusal::ReplyNeedsApproval { step } => reply_of_a_person(step.as_str()),
         Refusal::StaleQuestion => cure("nothing was decided; `show` it: it says what it asks now")
             .agent("nothing was decided; status with its execution_id says what it asks now")
             .api("nothing was decided; GET /api/v1/executions/{id} says what it asks now"),
@@ -65,13 +66,12 @@ pub(super) fn cures(refusal: &Refusal) -> Cures {
         Refusal::InvalidConfidence => cure("0 is a guess, 1 is certain"),
         Refusal::NotASession | Refusal::ScopeNotAllowed => cure("leave out what is for sessions alone"),
         Refusal::SessionPartOver | Refusal::LabelsMoved => cure("make the call again"),
-        Refusal::NoSuchLabel { .. } => session_view(),
-        Refusal::NoOpenCall { .. } | Refusal::NotWaiting { .. } => session_view(),
+        Refusal::NoSuchLabel { .. } | Refusal::NoOpenCall { .. } | Refusal::NotWaiting { .. } => {
+            session_view()
+        }
         Refusal::NotIdle => cure("close it when it is idle"),
         Refusal::EraseBeforeEnd => cure("wait for its end, or cancel it"),
-        Refusal::EraseBeforeUndoApproval => cure("`approve` or `reject` it first")
-            .agent("for your user: `actbook approve` or `actbook reject` it first")
-            .api("POST /api/v1/executions/{id}/approve or …/reject first"),
+        Refusal::EraseBeforeUndoApproval => answer_undo_first(),
         Refusal::InvalidName { .. } => cure("give a short name"),
         Refusal::OwnParent => cure("name another task"),
         Refusal::TooManyLabels { .. } => cure("keep those that matter"),
@@ -81,6 +81,18 @@ pub(super) fn cures(refusal: &Refusal) -> Cures {
         Refusal::DecisionTooLarge { .. } => cure("shorten it, and name a file for the rest"),
         Refusal::TaskFieldsTooLarge { .. } => cure("keep what is long in a note"),
     }
+}
+
+fn answer_undo_first() -> Cures {
+    cure("`approve` or `reject` it first")
+        .agent("for your user: `actbook approve` or `actbook reject` it first")
+        .api("POST /api/v1/executions/{id}/approve or …/reject first")
+}
+
+fn reply_of_a_person(step: &str) -> Cures {
+    cure(format!("a person runs `actbook decide ID {step} retry --output JSON --reason TEXT`"))
+        .for_user()
+        .api("a credential with the right `approve` replies")
 }
 
 /// The cures for a command that does not fit the session: to look at it.
@@ -217,9 +229,9 @@ fn awaited_report(awaited: &AwaitedReport) -> Cures {
 fn claim_cure(expiry: ClaimExpiry) -> String {
     match expiry {
         ClaimExpiry::HolderDeparted => {
-            "that agent's connection has ended: report with `take_over: true` and say why".to_owned()
+            "that agent's connection has ended: report with `take_over: true`".to_owned()
         }
-        ClaimExpiry::Lapsed => "that claim has lapsed: report with `take_over: true` and say why".to_owned(),
+        ClaimExpiry::Lapsed => "that claim has lapsed: report with `take_over: true`".to_owned(),
         ClaimExpiry::LapsesIn { seconds } => format!(
             "leave it to them; their claim lapses in {seconds} s, and then `take_over: true` takes it over"
         ),

@@ -5,7 +5,7 @@ use crate::crash::tasks::make_tasks_due;
 
 impl Sandbox {
     /// A sandbox with the demo server's tools that ask questions or answer as tasks.
-    fn with_long_tools() -> Self {
+    pub fn with_long_tools() -> Self {
         let sandbox = Self::new();
         let args = ["demo-tools", "--folder", "work", "--long"];
         let config = json!({ "mcpServers": { "files": { "command": BINARY, "args": args } } });

@@ -90,8 +90,15 @@ impl ApiDoor {
                 let fields = [("question", hidden_field(&page, "question")), ("answer", "retry")];
                 self.submit(&format!("/executions/{id}/answer"), &fields)
             }
+            Answer::Reply(_) => {
+                let page = self.page(&format!("/executions/{id}"));
+                let question = ("question", hidden_field(&page, "question"));
+                let fields = [question, ("answer", "retry"), ("value", REPLY)];
+                self.submit(&format!("/executions/{id}/answer"), &fields)
+            }
         };
-        assert_eq!(replied.status, 303, "{replied:?}");
+        let is_refused = matches!(answer, Answer::Reply(_));
+        assert_eq!(replied.status, if is_refused { 403 } else { 303 }, "{replied:?}");
         self.wait(id);
     }
 }
@@ -153,10 +160,19 @@ impl Door {
                 sandbox.expect(0, &["decide", id, step, "retry", "--reason", "again"]);
                 sandbox.run(&["resume", id]);
             }
+            (Self::CommandLine, Answer::Reply(step)) => {
+                sandbox.expect(0, &["decide", id, step, "retry", "--reason", "mine", "--output", REPLY]);
+                sandbox.run(&["resume", id]);
+            }
             (Self::Api(door), Answer::Undo) => door.post(&format!("/{id}/undo"), &json!({ "wait_s": 45 })),
             (Self::Api(door), Answer::Retry(step)) => {
                 let retry = json!({ "step_id": step, "answer": "retry", "wait_s": 45 });
                 door.post(&format!("/{id}/decide"), &retry);
+            }
+            (Self::Api(door), Answer::Reply(step)) => {
+                let output: Value = serde_json::from_str(REPLY).unwrap();
+                let reply = json!({ "step_id": step, "answer": "retry", "output": output, "wait_s": 45 });
+                door.post(&format!("/{id}/decide"), &reply);
             }
             (Self::Pages(door), answer) => door.answer(id, answer),
             (door, Answer::Undo) => {
@@ -165,6 +181,11 @@ impl Door {
             (door, Answer::Retry(step)) => {
                 let retry = json!({ "execution_id": id, "action": "retry", "step_id": step, "wait_s": 45 });
                 door.call("control", retry);
+            }
+            (door, Answer::Reply(step)) => {
+                let output: Value = serde_json::from_str(REPLY).unwrap();
+                let reply = json!({ "execution_id": id, "action": "retry", "step_id": step, "output": output, "wait_s": 45 });
+                door.call("control", reply);
             }
         }
     }
@@ -185,11 +206,15 @@ impl Door {
 enum Answer {
     Undo,
     Retry(&'static str),
+    /// A reply to the question of the step's tool.
+    Reply(&'static str),
 }
+
+/// What is replied to the tool's question.
+const REPLY: &str = r#"{"name":"Ada"}"#;
 
 /// One demand of the config on one role of a call, and how often the tool may be called.
 struct Cell {
-    name: &'static str,
     /// The config of the server's tools.
     tools: Value,
     plan: Value,
@@ -200,6 +225,14 @@ struct Cell {
     tool: &'static str,
     calls: usize,
     calls_of_a_person: usize,
+}
+
+impl Cell {
+    /// With a plan that may make one call.
+    fn with_one_call(mut self) -> Self {
+        self.plan["policy"] = json!({ "max_calls": 1 });
+        self
+    }
 }
 
 fn fails(id: &str) -> Value {
@@ -216,58 +249,108 @@ fn crashes(more: Value) -> Value {
     step
 }
 
-fn cells() -> Vec<Cell> {
-    let cell = |name, tools, steps: &[Value], tool, calls| {
+/// What a call is made for.
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    Step,
+    /// The plan's own repetition of a call whose outcome is unknown.
+    Repetition,
+    AnsweredRetry,
+    /// The retry that carries the reply to the tool's question.
+    Reply,
+    /// The repetition of a call whose driver was killed.
+    Takeover,
+    Compensation,
+    Probe,
+}
+
+/// What the config says of the tool that is called.
+#[derive(Clone, Copy, Debug)]
+enum Demand {
+    Approval,
+    NotReadOnly,
+    NotIdempotent,
+    /// Neither the config nor a trusted server declares the tool repeatable.
+    NotTrusted,
+    Budget,
+    Pin,
+}
+
+const ROLES: [Role; 7] = [
+    Role::Step,
+    Role::Repetition,
+    Role::AnsweredRetry,
+    Role::Reply,
+    Role::Takeover,
+    Role::Compensation,
+    Role::Probe,
+];
+const DEMANDS: [Demand; 6] = [
+    Demand::Approval,
+    Demand::NotReadOnly,
+    Demand::NotIdempotent,
+    Demand::NotTrusted,
+    Demand::Budget,
+    Demand::Pin,
+];
+
+/// A call with this role, of a tool with this demand on it. `None`: the demand does not forbid it, or a test below tries
+/// it.
+fn cell(role: Role, demand: Demand) -> Option<Cell> {
+    use {Demand as D, Role as R};
+    let cell = |tools, steps: &[Value], tool, calls| {
         let plan = work_plan(steps);
-        Cell { name, tools, plan, probes_before: false, answer: None, tool, calls, calls_of_a_person: calls }
+        Cell { tools, plan, probes_before: false, answer: None, tool, calls, calls_of_a_person: calls }
     };
     let approval = json!({ "approval": "required" });
-    let probe = json!({ "probe": { "tool": "files/read_file", "arguments": { "path": "a.txt" }, "happened": "true" } });
+    let read = json!({ "tool": "files/read_file", "arguments": { "path": "a.txt" }, "happened": "true" });
+    let probed =
+        |tools| Cell { probes_before: true, ..cell(tools, &[crashes(json!({ "probe": read }))], "crash", 1) };
+    let repeated = |tools, more| cell(tools, &[crashes(more)], "crash", 1);
     let (one, two) = (write_step("one", "one.txt"), write_step("two", "two.txt"));
-    let mut budget = cell("budget", json!({}), &[one.clone(), two], "write_file", 1);
-    budget.plan["policy"] = json!({ "max_calls": 1 });
-    let undo = cell(
-        "undo under approval",
-        json!({ "delete_file": approval }),
-        std::slice::from_ref(&one),
-        "delete_file",
-        0,
-    );
-    let retry =
-        cell("retry under approval", json!({ "fail_times": approval }), &[fails("f")], "fail_times", 1);
-    let probed = |name, tools| {
-        let cell = cell(name, tools, &[crashes(probe.clone())], "crash", 1);
-        Cell { probes_before: true, ..cell }
-    };
-    vec![
-        cell("step under approval", json!({ "write_file": approval }), &[one], "write_file", 0),
-        Cell { answer: Some(Answer::Undo), calls_of_a_person: 1, ..undo },
-        Cell { answer: Some(Answer::Retry("f")), ..retry },
-        probed("probe under approval", json!({ "read_file": approval })),
-        probed("probe that writes", json!({ "read_file": { "read_only": false } })),
-        cell(
-            "repeated though not idempotent",
-            json!({ "crash": { "idempotent": false } }),
-            &[crashes(json!({ "idempotent": true }))],
-            "crash",
-            1,
-        ),
-        cell(
-            "repeated though not read-only",
-            json!({ "crash": { "read_only": false } }),
-            &[crashes(json!({ "read_only": true }))],
-            "crash",
-            1,
-        ),
-        cell(
-            "repeated though nothing trusted declares it repeatable",
-            json!({}),
-            &[crashes(json!({}))],
-            "crash",
-            1,
-        ),
-        budget,
-    ]
+    Some(match (role, demand) {
+        (R::Step, D::Approval) => cell(json!({ "write_file": approval }), &[one], "write_file", 0),
+        (R::Step, D::Budget) => cell(json!({}), &[one, two], "write_file", 1).with_one_call(),
+        (R::Repetition, D::NotIdempotent) => {
+            repeated(json!({ "crash": { "idempotent": false } }), json!({ "idempotent": true }))
+        }
+        (R::Repetition, D::NotReadOnly) => {
+            repeated(json!({ "crash": { "read_only": false } }), json!({ "read_only": true }))
+        }
+        (R::Repetition, D::NotTrusted) => repeated(json!({}), json!({})),
+        (R::Repetition, D::Budget) => {
+            repeated(json!({ "crash": { "idempotent": true } }), json!({})).with_one_call()
+        }
+        (R::AnsweredRetry, D::Approval) => {
+            let retry = cell(json!({ "fail_times": approval }), &[fails("f")], "fail_times", 1);
+            Cell { answer: Some(Answer::Retry("f")), ..retry }
+        }
+        (R::Reply, D::Approval) => {
+            let sign = json!({ "id": "sign", "tool": "files/sign", "arguments": { "path": "one.txt" } });
+            let reply = cell(json!({ "sign": approval }), &[one, sign], "sign", 1);
+            Cell { answer: Some(Answer::Reply("sign")), calls_of_a_person: 2, ..reply }
+        }
+        (R::Compensation, D::Approval) => {
+            let undo = cell(json!({ "delete_file": approval }), &[one], "delete_file", 0);
+            Cell { answer: Some(Answer::Undo), calls_of_a_person: 1, ..undo }
+        }
+        (R::Probe, D::Approval) => probed(json!({ "read_file": approval })),
+        (R::Probe, D::NotReadOnly) => probed(json!({ "read_file": { "read_only": false } })),
+        (R::Probe, D::Budget) => repeated(json!({}), json!({ "probe": read })).with_one_call(),
+        // The approval of the first attempt covers them.
+        (R::Repetition | R::Takeover, D::Approval) => return None,
+        // A person decided to make the call, whatever is known of the tool and however many were made.
+        (R::AnsweredRetry | R::Reply, D::NotReadOnly | D::NotIdempotent | D::NotTrusted | D::Budget) => {
+            return None;
+        }
+        // It is made once, and never stops for the budget.
+        (R::Compensation, D::NotReadOnly | D::NotIdempotent | D::NotTrusted | D::Budget) => return None,
+        // They speak of repeating a call.
+        (R::Step, D::NotReadOnly | D::NotIdempotent | D::NotTrusted) => return None,
+        (R::Probe, D::NotIdempotent | D::NotTrusted) => return None,
+        (R::Takeover, D::NotReadOnly | D::NotIdempotent | D::NotTrusted | D::Budget) => return None,
+        (_, D::Pin) => return None,
+    })
 }
 
 /// The number of calls of this tool that reached the server.
@@ -276,11 +359,11 @@ fn logged_calls(sandbox: &Sandbox, tool: &str) -> usize {
     log.lines().filter(|line| line.split(' ').next() == Some(tool)).count()
 }
 
-fn check_cell(open: fn(&Sandbox) -> Door, cell: &Cell) {
-    let sandbox = Sandbox::new();
+fn check_cell(open: fn(&Sandbox) -> Door, name: &str, cell: &Cell) {
+    let sandbox = Sandbox::with_long_tools();
     if cell.probes_before {
         open(&sandbox).start(&sandbox, &cell.plan);
-        assert_eq!(journal_entries(&sandbox, "probe_started").len(), 1, "{} without the demand", cell.name);
+        assert_eq!(journal_entries(&sandbox, "probe_started").len(), 1, "{name} without the demand");
     }
     change_config(&sandbox, |config| config["servers"]["files"]["tools"] = cell.tools.clone());
     let mut door = open(&sandbox);
@@ -292,23 +375,23 @@ fn check_cell(open: fn(&Sandbox) -> Door, cell: &Cell) {
     }
     if let Some(answer) = cell.answer {
         let id = sandbox.newest();
-        if let Answer::Retry(step) = answer {
+        if let Answer::Retry(step) | Answer::Reply(step) = answer {
             sandbox.expect(0, &["approve", &id, step]);
             door.go_on(&sandbox, &id);
         }
         door.answer(&sandbox, &id, answer);
     }
     let calls = if is_person { cell.calls_of_a_person } else { cell.calls };
-    assert_eq!(logged_calls(&sandbox, cell.tool), calls, "{} at the {label}", cell.name);
+    assert_eq!(logged_calls(&sandbox, cell.tool), calls, "{name} at the {label}");
     let probes = journal_entries(&sandbox, "probe_started").len();
-    assert_eq!(probes, usize::from(cell.probes_before), "{} at the {label}", cell.name);
+    assert_eq!(probes, usize::from(cell.probes_before), "{name} at the {label}");
 }
 
 #[test]
 fn no_interface_makes_a_call_that_the_config_forbids() {
-    for cell in cells() {
-        for open in DOORS {
-            check_cell(open, &cell);
+    for (role, demand) in ROLES.into_iter().flat_map(|role| DEMANDS.map(|demand| (role, demand))) {
+        for (open, cell) in DOORS.into_iter().zip(std::iter::repeat_with(|| cell(role, demand))) {
+            cell.inspect(|cell| check_cell(open, &format!("{role:?} under {demand:?}"), cell));
         }
     }
 }
@@ -355,27 +438,45 @@ fn no_interface_repeats_a_failed_call_of_a_tool_that_changed() {
     }
 }
 
+/// The config of the tool, and what the plan says of its step, where a call of a killed driver is not repeated.
+fn taken_over_calls() -> [(Demand, Value, Value); 4] {
+    let repeatable = json!({ "idempotent": true, "read_only": true });
+    [
+        (Demand::NotTrusted, json!({}), json!({})),
+        (Demand::NotReadOnly, json!({ "read_only": false }), json!({ "read_only": true })),
+        (Demand::NotIdempotent, json!({ "idempotent": false }), json!({ "idempotent": true })),
+        (Demand::Budget, repeatable, json!({})),
+    ]
+}
+
 #[test]
 fn no_interface_repeats_the_call_of_a_driver_that_was_killed() {
-    for open in DOORS {
-        let sandbox = Sandbox::new();
-        sandbox
-            .write("plan.json", &work_plan(&[json!({ "id": "held", "tool": "command/hold" })]).to_string());
-        let mut driver = sandbox.start(&["run", "plan.json"]);
-        wait_for("the call to arrive", || sandbox.path("holding").exists().then_some(()));
-        driver.kill().unwrap();
-        driver.wait().unwrap();
-        let id = sandbox.newest();
-        let mut door = open(&sandbox);
-        door.go_on(&sandbox, &id);
-        let label = door.label();
-        assert_eq!(
-            sandbox.json(&["show", &id])["status"],
-            "blocked",
-            "{label}: it asks whether the call happened"
-        );
-        let attempts = journal_entries(&sandbox, "attempt_started").len();
-        assert_eq!(attempts, 1, "calls at the {label}");
-        sandbox.release();
+    for (demand, tool, step) in taken_over_calls() {
+        for open in DOORS {
+            let sandbox = Sandbox::new();
+            change_config(&sandbox, |config| config["servers"]["command"]["tools"] = json!({ "hold": tool }));
+            let mut held = json!({ "id": "held", "tool": "command/hold" });
+            held.as_object_mut().unwrap().extend(step.as_object().unwrap().clone());
+            let mut plan = work_plan(&[held]);
+            if let Demand::Budget = demand {
+                plan["policy"] = json!({ "max_calls": 1 });
+            }
+            sandbox.write("plan.json", &plan.to_string());
+            let mut driver = sandbox.start(&["run", "plan.json"]);
+            wait_for("the call to arrive", || sandbox.path("holding").exists().then_some(()));
+            driver.kill().unwrap();
+            driver.wait().unwrap();
+            let id = sandbox.newest();
+            let mut door = open(&sandbox);
+            door.go_on(&sandbox, &id);
+            let name = format!("{demand:?} at the {}", door.label());
+            assert_eq!(
+                sandbox.json(&["show", &id])["status"],
+                "blocked",
+                "{name}: it asks whether the call happened"
+            );
+            assert_eq!(journal_entries(&sandbox, "attempt_started").len(), 1, "calls with {name}");
+            sandbox.release();
+        }
     }
 }
