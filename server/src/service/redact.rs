@@ -92,7 +92,7 @@ impl Service {
                 self.redact_text(reason);
                 self.redact_value(details);
             }
-            Command::Session(command) => self.redact_session_command(command),
+            Command::Session(command) => self.redact_session_command(command)?,
             // Commands of a driver, whose tools have redacted what came back, and commands without text.
             Command::Claim { .. }
             | Command::Reclaim { .. }
@@ -107,10 +107,17 @@ impl Service {
         Ok(())
     }
 
-    /// Redacts what a session is to store: arguments, outputs, states and free text.
-    fn redact_session_command(&self, command: &mut SessionCommand) {
+    /// Redacts what a session is to store: arguments, outputs, states and free text. Refused if a secret stands in a
+    /// name, or in the arguments of a call that Actbook sends, which redacted would be another call.
+    fn redact_session_command(&self, command: &mut SessionCommand) -> Result<(), Error> {
         match command {
             SessionCommand::AddCall(call) => {
+                if !call.by_agent {
+                    self.refuse_secret_arguments(Some(&call.arguments))?;
+                }
+                let ids = [("the call's id", &call.call), ("the agent's id", &call.agent)];
+                let ids = ids.into_iter().filter_map(|(what, id)| Some((what, id.as_deref()?)));
+                self.refuse_secret_names(ids.chain([("the tool's name", tool_part(&call.tool))]))?;
                 self.tools.redact(&mut call.arguments);
                 self.redact_value(&mut call.before);
                 if let CallVerdict::Refuse { error } = &mut call.verdict {
@@ -127,6 +134,7 @@ impl Service {
             | SessionCommand::Close { reason, idle_since: _ } => self.redact_text(reason),
             SessionCommand::StopWaiting { step: _ } | SessionCommand::LoseCalls { node: _, unsent: _ } => {}
         }
+        Ok(())
     }
 
     /// Redacts what a call of a session returned.
@@ -289,6 +297,11 @@ impl RedactedRequest for CommandRequest {
 impl RedactedRequest for StartSessionRequest {
     fn required_right(&self) -> Right {
         Right::Run
+    }
+
+    fn redact(&mut self, service: &Service) -> Result<(), Error> {
+        service.redact_text(&mut self.session.folder);
+        service.refuse_secret_names(self.session.key.iter().map(|key| ("the session's id", key.as_str())))
     }
 }
 

@@ -552,3 +552,40 @@ fn check_names_unset_variables_of_config_tools() {
     let sandbox = Sandbox { variables: vec![("NOT_SET_ANYWHERE", "x"), ("NOT_SET_EITHER", "y")], ..sandbox };
     sandbox.expect(0, &["check", "plan.json"]);
 }
+
+#[test]
+fn known_secret_in_a_hooked_call_reaches_no_file() {
+    let sandbox = sandbox_with_token();
+    let hook = |event: &Value| crate::guard::run_hook(&sandbox, event, &[]);
+    let call =
+        crate::guard::before(&sandbox, "toolu_1", "Bash", json!({ "command": format!("curl -H {TOKEN} x") }));
+    let reply = json!({ "stdout": TOKEN, TOKEN: 1 });
+    let mut failed =
+        crate::guard::before(&sandbox, "toolu_2", "Write", json!({ "file_path": TOKEN, "content": TOKEN }));
+    assert_eq!(hook(&failed).code, Some(0));
+    (failed["hook_event_name"], failed["error"]) =
+        (json!("PostToolUseFailure"), json!(format!("no {TOKEN}")));
+    for event in [&call, &crate::guard::after(&call, reply), &failed] {
+        assert_eq!(hook(event).code, Some(0), "{event}");
+    }
+    let shown = sandbox.expect(0, &["show", &sandbox.newest(), "c1", "--json"]);
+    assert!(shown.contains("[redacted]"), "{shown}");
+    assert_no_secret_stored(&sandbox);
+}
+
+#[test]
+fn hooked_call_whose_names_hold_a_known_secret_is_denied() {
+    let sandbox = sandbox_with_token();
+    for name in ["session_id", "tool_use_id", "agent_id", "tool_name"] {
+        let mut event = crate::guard::before(&sandbox, "toolu_1", "Bash", json!({ "command": "ls" }));
+        event[name] = json!(format!("mcp__x__{TOKEN}"));
+        let ran = crate::guard::run_hook(&sandbox, &event, &[]);
+        assert_eq!(ran.code, Some(2), "{name}: {}", ran.stdout);
+        assert!(ran.stderr.contains("DEPLOY_TOKEN"), "{}", ran.stderr);
+        assert_no_secret(name, ran.stderr.as_bytes());
+    }
+    let mut event = crate::guard::before(&sandbox, "toolu_1", "Bash", json!({ "command": "ls" }));
+    event["cwd"] = json!(format!("/srv/{TOKEN}"));
+    assert_eq!(crate::guard::run_hook(&sandbox, &event, &[]).code, Some(0));
+    assert_no_secret_stored(&sandbox);
+}
