@@ -9,6 +9,7 @@ pub mod event;
 pub mod execution;
 pub mod id;
 pub mod library;
+pub mod long_number;
 pub mod note;
 pub mod plan;
 pub mod policy;

@@ -12,9 +12,7 @@ use serde_saphyr::{Options, Spanned};
 
 use super::document::DOCUMENT_DEPTH_MAX;
 use super::finding::Finding;
-
-/// The fewest digits of an integer that may not fit into 64 bits.
-const DIGITS_MIN: usize = 19;
+use crate::long_number::{fits_64_bits, has_long_number, is_integer_literal};
 
 /// An integer that would not be kept exactly, with its location in the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +46,7 @@ impl InexactNumber {
 
 /// The first integer in a JSON text that does not fit into 64 bits; `None` also where the text is not JSON.
 pub fn find_inexact_in_json(text: &str) -> Option<InexactNumber> {
-    let has_long_run =
-        text.as_bytes().split(|byte| !byte.is_ascii_digit()).any(|run| run.len() >= DIGITS_MIN);
-    if has_long_run { search_json(text, &mut Vec::new()) } else { None }
+    if has_long_number(text) { search_json(text, &mut Vec::new()) } else { None }
 }
 
 /// Searches one JSON value, depth first. `path` holds the segments that lead to it.
@@ -139,17 +135,6 @@ fn search_yaml(text: &str, at: &Spanned<LocatedValue>, path: &mut Vec<String>) -
         }
         LocatedValue::Other => None,
     }
-}
-
-/// Whether the literal is an integer: a sign, then digits and `_` only.
-fn is_integer_literal(written: &str) -> bool {
-    let digits = written.trim_start_matches(['+', '-']);
-    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
-}
-
-/// Whether the literal fits into a signed or unsigned 64-bit integer.
-fn fits_64_bits(written: &str) -> bool {
-    written.parse::<i64>().is_ok() || written.parse::<u64>().is_ok()
 }
 
 fn has_leading_zero(written: &str) -> bool {

@@ -6,6 +6,7 @@ mod mistakes;
 
 use std::time::{Duration, Instant};
 
+use actbook_engine::long_number::quote_inexact_in_json;
 use actbook_engine::plan::{Dependency, Plan, RetryPolicy, Step, StepWork, duration_text, parse_duration_ms};
 use actbook_engine::policy::{ErrorCategory, FailureAction, OnFailure, PlanApproval, Reversibility};
 
@@ -184,4 +185,28 @@ fn ten_thousand_steps_parse_and_check_in_time() {
     let check = actbook_engine::analysis::check_plan(&plan, &Default::default());
     assert_eq!((plan.steps.len(), check.waves.len()), (10_000, 10_000));
     assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}", begun.elapsed());
+}
+
+#[test]
+fn integers_over_64_bits_become_strings_of_their_digits() {
+    let cases = [
+        (r#"{"id": 18446744073709551616}"#, r#"{"id": "18446744073709551616"}"#),
+        (
+            r#"[-9223372036854775809,-9223372036854775808]"#,
+            r#"["-9223372036854775809",-9223372036854775808]"#,
+        ),
+        (
+            r#"{"t": "18446744073709551616 \\\" 18446744073709551616"}"#,
+            r#"{"t": "18446744073709551616 \\\" 18446744073709551616"}"#,
+        ),
+        (
+            r#"{"18446744073709551616": [18446744073709551615, 1e400000000000000000000, 0.12345678901234567890]}"#,
+            r#"{"18446744073709551616": [18446744073709551615, 1e400000000000000000000, 0.12345678901234567890]}"#,
+        ),
+        ("18446744073709551616", r#""18446744073709551616""#),
+        (r#"{"cut": "1844674407370955161600"#, r#"{"cut": "1844674407370955161600"#),
+    ];
+    for (text, quoted) in cases {
+        assert_eq!(quote_inexact_in_json(text), quoted);
+    }
 }

@@ -103,8 +103,9 @@ pub struct CommonArgs {
     pub unsafe_durability: bool,
 }
 
+// The flag `--detach` of the commands that drive an execution.
 #[derive(Clone, Copy, Debug, ClapArgs)]
-pub struct DetachArgs {
+pub struct DetachFlag {
     /// Leave a background process driving it
     #[arg(long)]
     pub detach: bool,
@@ -172,7 +173,7 @@ Examples:
         #[arg(long)]
         here: bool,
         #[command(flatten)]
-        detach: DetachArgs,
+        detach: DetachFlag,
     },
     /// Stop for good, undoing nothing; calls in flight are asked to stop
     #[command(after_help = "Example:\n  actbook cancel 7k2m --reason \"no longer wanted\"")]
@@ -241,7 +242,7 @@ Examples:
         #[arg(long)]
         here: bool,
         #[command(flatten)]
-        detach: DetachArgs,
+        detach: DetachFlag,
     },
     /// Read the journal
     Journal(JournalArgs),
@@ -550,7 +551,7 @@ fn parse_json_argument(text: &str) -> Result<Value, String> {
 }
 
 /// Parses JSON; text that is no JSON becomes a string. `Err`: it holds a number that would lose digits.
-fn parse_json_or_text(text: &str) -> Result<Value, String> {
+pub fn parse_json_or_text(text: &str) -> Result<Value, String> {
     reject_inexact_number(text)?;
     Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)))
 }

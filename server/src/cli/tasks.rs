@@ -4,7 +4,7 @@ use crate::error::{CommandLineCode, Error};
 use crate::service::{AddedTask, TaskHistory, TaskSpec, TaskStatus, TaskView};
 use serde_json::{Map, Value};
 
-use super::args::{TaskDetailArgs, TaskSubcommand};
+use super::args::{TaskDetailArgs, TaskSubcommand, parse_json_or_text};
 use super::session::Session;
 use super::status_style::{QUIET, painted, short_id};
 use super::table::{Table, cell, styled_cell, truncate};
@@ -44,7 +44,11 @@ fn task_changes(id: String, details: TaskDetailArgs) -> Result<TaskSpec, Error> 
             let cure = "write it as in --field version=1.2";
             return Err(Error::command_line(CommandLineCode::InvalidField, message, cure));
         };
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        let invalid = |why: String| {
+            let message = format!("`{field}`: {why}");
+            Error::command_line(CommandLineCode::InvalidField, message, "a value is JSON, or a text")
+        };
+        let value = parse_json_or_text(value).map_err(invalid)?;
         fields.insert(name.to_owned(), value);
     }
     Ok(TaskSpec {

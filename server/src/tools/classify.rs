@@ -4,6 +4,7 @@
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use actbook_engine::long_number::quote_inexact_in_json;
 use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 
@@ -240,23 +241,28 @@ fn command_exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: St
     }
 }
 
+/// The JSON object that the text is. `None`: it is not one.
+fn parse_object(text: &str) -> Option<Value> {
+    serde_json::from_str(&quote_inexact_in_json(text)).ok().filter(Value::is_object)
+}
+
 /// The JSON object on stdout, else `{"text": …}`. `cut`: a part was discarded, which a text is then marked
 /// with.
 fn command_output(stdout: &str, cut: bool) -> Value {
-    match serde_json::from_str(stdout) {
-        Ok(output @ Value::Object(_)) => output,
-        Ok(_) | Err(_) if cut => json!({ "text": stdout, "truncated": true }),
-        Ok(_) | Err(_) => json!({ "text": stdout }),
+    match parse_object(stdout) {
+        Some(output) => output,
+        None if cut => json!({ "text": stdout, "truncated": true }),
+        None => json!({ "text": stdout }),
     }
 }
 
 /// The JSON object in the body, else `{"text": …, "status": …}`. `cut`: a part was discarded, which a text is
 /// then marked with.
 fn http_output(code: u16, text: &str, cut: bool) -> Value {
-    match serde_json::from_str(text) {
-        Ok(output @ Value::Object(_)) => output,
-        Ok(_) | Err(_) if cut => json!({ "text": text, "status": code, "truncated": true }),
-        Ok(_) | Err(_) => json!({ "text": text, "status": code }),
+    match parse_object(text) {
+        Some(output) => output,
+        None if cut => json!({ "text": text, "status": code, "truncated": true }),
+        None => json!({ "text": text, "status": code }),
     }
 }
 

@@ -90,8 +90,8 @@ fn hidden_characters(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// Whether the character is hidden, except after an emoji (see `is_emoji_modifier`). Line breaks and tabs are
-/// not.
+/// Whether the character is invisible or a control character; false for line breaks and tabs. True also for
+/// what `is_emoji_modifier` permits after an emoji: callers exempt that.
 fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\r' | '\t' => false,

@@ -2,6 +2,7 @@
 //! so that one with an extra field may be taken for a list of prompts; and guessing is most of the cost of
 //! parsing.
 
+use actbook_engine::long_number::quote_inexact_in_json;
 use rmcp::model::{
     CallToolResult, ContentBlock, CustomResult, JsonRpcVersion2_0, RequestId, ResultType,
     ServerJsonRpcMessage, ServerResult,
@@ -72,7 +73,8 @@ pub fn invalid_answer(id: RequestId) -> ServerJsonRpcMessage {
 /// Parses a message as the result of a call; `is_call` says whether a call in flight has this id. None: the
 /// message does not answer a call, or declares itself something else, such as a task or a question.
 pub fn parse(message: &[u8], is_call: impl FnOnce(&RequestId) -> bool) -> Option<ServerJsonRpcMessage> {
-    let CallResponse { id, result: fields, .. } = serde_json::from_slice(message).ok()?;
+    let text = quote_inexact_in_json(std::str::from_utf8(message).ok()?);
+    let CallResponse { id, result: fields, .. } = serde_json::from_str(&text).ok()?;
     if fields.result_type.as_ref().is_some_and(|kind| !kind.is_complete()) || !is_call(&id) {
         return None;
     }

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::tools::process::GroupKiller;
 
-/// Aborts a connection, and holds the reason afterwards. Clones refer to the same connection.
+/// Kills the child process of a connection that breaks a limit, and holds the reason. Clones refer to the same
+/// connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionFault {
     /// What the server did, as the rest of a sentence that begins with the server; only the first reason is

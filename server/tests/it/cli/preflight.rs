@@ -3,6 +3,7 @@
 
 use super::changing_server::ChangingServer;
 use super::*;
+use crate::mcp::undo_approvals::change_config;
 
 /// A tool that creates (`make`), one that deletes (`remove`) and a read-only one (`look`).
 fn tool_definitions() -> Value {
@@ -351,6 +352,30 @@ fn integer_that_would_lose_digits_is_refused_in_plan_inputs_and_call() {
     assert_eq!(sandbox.json(&["list"]), json!([]), "nothing was started");
     let ran = sandbox.run(&["tools", "call", "files/echo", &format!("{{\"text\": {LARGE}}}")]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}
+
+#[test]
+fn integer_over_64_bits_in_an_output_reaches_the_next_step_with_all_digits() {
+    let shifty = ChangingServer::new(&json!([{ "name": "make", "inputSchema": { "type": "object" } }]));
+    let large = r#"{"id": 18446744073709551616, "fits": 18446744073709551615}"#;
+    change_config(&shifty.sandbox, |config| {
+        config["commands"] = json!({ "print": { "argv": ["echo", large] } })
+    });
+    let says = |from: &str| json!({ "say": format!("${{steps.{from}.output}}") });
+    let plan = json!({ "name": "digits", "steps": [
+        { "id": "mcp", "tool": "shifty/make", "arguments": { "json": large } },
+        { "id": "command", "tool": "command/print" },
+        { "id": "after_mcp", "tool": "shifty/make", "arguments": says("mcp") },
+        { "id": "after_command", "tool": "shifty/make", "arguments": says("command") },
+    ] });
+    shifty.sandbox.write("digits.json", &plan.to_string());
+    shifty.sandbox.expect(0, &["run", "digits.json"]);
+    let id = shifty.sandbox.newest();
+    for step in ["mcp", "command", "after_mcp", "after_command"] {
+        let output = shifty.sandbox.expect(0, &["show", &id, step, "--json"]);
+        let output = &serde_json::from_str::<Value>(&output).unwrap()["output"];
+        assert_eq!(output, &json!({ "id": "18446744073709551616", "fits": u64::MAX }), "{step}");
+    }
 }
 
 #[test]

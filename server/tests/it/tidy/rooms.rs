@@ -40,11 +40,12 @@ pub const ENGINE: &Table = &[
     ("id", &[]),
     ("policy", &[]),
     ("spelling", &[]),
+    ("long_number", &[]),
     ("chain", &["id"]),
     ("bind", &["chain", "policy", "spelling"]),
     ("schema", &["bind"]),
     ("rules", &["policy", "bind"]),
-    ("plan", &["id", "policy", "spelling", "chain", "bind", "schema"]),
+    ("plan", &["id", "policy", "spelling", "long_number", "chain", "bind", "schema"]),
     ("template", &["bind", "plan", "id"]),
     ("tool_policy", &["policy", "chain", "plan"]),
     ("analysis", &["id", "policy", "spelling", "bind", "schema", "plan", "tool_policy"]),
@@ -75,9 +76,9 @@ const TOOLS_FOR_DOORS: [&str; 10] = [
     "escape_hidden_in_json",
     "kill_child_processes",
 ];
-/// What `tools` may know of the engine: words, hashes, ids, schemas and how a value is bound; no plan, no
+/// What `tools` may know of the engine: words, numbers, hashes, ids, schemas and how a value is bound; no plan, no
 /// state.
-const ENGINE_FOR_TOOLS: [&str; 5] = ["policy", "chain", "id", "bind", "schema"];
+const ENGINE_FOR_TOOLS: [&str; 6] = ["policy", "long_number", "chain", "id", "bind", "schema"];
 
 const IO_CRATES: [&str; 10] = [
     "tokio",

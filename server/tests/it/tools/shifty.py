@@ -27,6 +27,8 @@ def call(message):
         note("died", name)
         os._exit(3)
     output = arguments.get("say", {"done": name})
+    if "json" in arguments:
+        output = json.loads(arguments["json"])
     if arguments.get("env"):
         output = {"env": dict(os.environ), "argv": sys.argv}
     if arguments.get("fail"):
