@@ -180,9 +180,15 @@ impl ExecutionState {
         self.session.is_some() && self.ended.is_none() && !self.paused && is_idle
     }
 
-    /// Whether this part of the session is over: it has ended, or holds as many steps as a part may.
+    /// Whether the next call starts another part of the session: this one has ended, or is full. One that is paused, or
+    /// being undone, is not over: a successor would take the calls that it refuses.
     pub fn is_session_part_over(&self) -> bool {
-        self.ended.is_some() || self.steps.len() >= SESSION_STEPS_MAX
+        self.ended.is_some() || (self.is_session_part_full() && self.takes_calls())
+    }
+
+    /// Whether this part of the session holds as many steps as a part may.
+    pub fn is_session_part_full(&self) -> bool {
+        self.steps.len() >= SESSION_STEPS_MAX
     }
 
     /// What the session's next part starts with.
@@ -233,7 +239,8 @@ impl ExecutionState {
         Some(StepNo(newest as u32))
     }
 
-    /// The steps whose call started with this one or later, for an undo that begins at a call.
+    /// The steps whose call started when `first`'s did or later; none outside a session, or if `first`'s never
+    /// started.
     pub fn steps_started_from(&self, first: StepNo) -> Vec<StepId> {
         let Some(session) = self.session.as_ref() else { return Vec::new() };
         let from = session.call(first).start_rank;

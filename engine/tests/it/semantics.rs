@@ -39,3 +39,17 @@ chapters!(
     ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due, records, questions,
     tasks, terms, session
 );
+
+#[test]
+fn full_part_of_a_session_stays_paused() {
+    let refused = "> call client/shell {} agent refuse\n".repeat(500);
+    let case = |end: &str| format!("# Full\nsession: {{\"client\": \"c\"}}\n> pause\n{refused}{end}");
+    let last_answer =
+        |end: &str| script::replay(&case(end)).rsplit("\n> ").next().expect("an answer").to_owned();
+    let paused = last_answer("> call client/shell {} agent\n");
+    assert!(paused.contains("refused: cannot start a call: the execution is paused"), "{paused}");
+    let refused_once_more = last_answer("> call client/shell {} agent refuse\n");
+    assert!(refused_once_more.contains("the execution is paused"), "{refused_once_more}");
+    let resumed = last_answer("> resume\n> call client/shell {} agent\n");
+    assert!(resumed.contains("SessionPartOver"), "{resumed}");
+}

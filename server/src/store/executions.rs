@@ -239,12 +239,12 @@ fn by_id_prefix(tenant: TenantId, within: Option<&str>, prefix: &str) -> Select<
     )
 }
 
-/// The newest sessions of a project that started since `since_ms`, newest first.
+/// The sessions of a project that are open or have ended since `since_ms`, newest first.
 pub fn sessions_since(tenant: TenantId, project: &str, since_ms: i64) -> Select<ExecutionRow> {
     Select::new(
         select_executions!(
-            "WHERE tenant = $1 AND started_at >= $2 AND plan = 'session' AND project = $3 \
-             ORDER BY started_at DESC LIMIT 20"
+            "WHERE tenant = $1 AND (ended_at IS NULL OR ended_at >= $2) AND plan = 'session' AND project = $3 \
+             ORDER BY started_at DESC"
         ),
         vec![tenant.into(), since_ms.into(), project.into()],
         decode_execution,

@@ -60,6 +60,9 @@ fn add_call(
     if execution.is_session_part_over() {
         return Err(Refusal::SessionPartOver);
     }
+    if execution.is_session_part_full() {
+        return Err(wrong_status_refusal(execution, StatusAction::Call));
+    }
     let no = StepNo(execution.steps.len() as u32);
     let step = StepId::new(format!("c{}", no.0 + 1));
     let payload = to_json_bytes(&with_sorted_keys(&call.arguments));
