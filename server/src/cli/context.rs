@@ -92,8 +92,9 @@ async fn search(
     }
     for note in &found.notes {
         output.line(format_args!("{} ({}) {}", note.key, note.r#type, painted(QUIET, note_source(note))));
-        let excerpt = note.excerpt.clone().unwrap_or_else(|| note_text(&note.value));
-        output.line(format_args!("  {}", truncate(&excerpt, VALUE_SHOWN)));
+        let value = note_text(&note.value);
+        let excerpt = note.excerpt.as_deref().filter(|_| value.chars().count() > VALUE_SHOWN);
+        output.line(format_args!("  {}", truncate(excerpt.unwrap_or(&value), VALUE_SHOWN)));
     }
     Ok(Exit::Done)
 }

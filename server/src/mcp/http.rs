@@ -67,7 +67,7 @@ impl SessionTable {
         Self { sessions, owners: Arc::default() }
     }
 
-    /// Whether this credential did not open the session.
+    /// Whether another credential opened the session; false for a session that is not in the table.
     fn is_foreign(&self, session: &str, credential: Option<&String>) -> bool {
         self.owners.lock().get(session).is_some_and(|owner| owner.as_ref() != credential)
     }

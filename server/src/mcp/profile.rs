@@ -1,11 +1,12 @@
 //! The texts of each tool profile: instructions, first calls and the guide. Each text names only tools that
 //! its profile offers.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::text::Suggestion;
 use super::tools::ToolProfile;
 use super::waiting::WAIT_S_SUGGESTED;
+use crate::service::quote;
 
 const RUN_INSTRUCTIONS: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
 and can undo. Start with `status`: it shows work in progress and the next call to make. To do something: \
@@ -52,17 +53,22 @@ impl ToolProfile {
         }
     }
 
-    /// Suggests the call that starts a saved plan; `why` is the text after the call.
-    pub fn start_suggestion(self, plan_id: &str, why: &str) -> Suggestion {
-        match self {
+    /// Suggests the call that starts a saved plan; `inputs`: the schema of the plan's inputs.
+    pub fn start_suggestion(self, plan_id: &str, inputs: Option<&Value>) -> Suggestion {
+        let (name, mut arguments) = match self {
             Self::Run | Self::Full => {
-                let arguments = json!({ "plan_id": plan_id, "wait_s": WAIT_S_SUGGESTED });
-                Suggestion::tool_call("execute_plan", arguments, why)
+                ("execute_plan", json!({ "plan_id": plan_id, "wait_s": WAIT_S_SUGGESTED }))
             }
-            Self::Record => {
-                Suggestion::tool_call("record_execution_start", json!({ "plan_id": plan_id }), why)
-            }
+            Self::Record => ("record_execution_start", json!({ "plan_id": plan_id })),
+        };
+        let required = inputs.and_then(|schema| schema["required"].as_array()).map_or(&[][..], Vec::as_slice);
+        if required.is_empty() {
+            return Suggestion::tool_call(name, arguments, "");
         }
+        arguments["inputs"] = json!({});
+        let required: Vec<String> = required.iter().filter_map(Value::as_str).map(quote::name).collect();
+        Suggestion::tool_call(name, arguments, format!("(`inputs` needs {})", required.join(", ")))
+            .preceded_by("fill in `inputs`, then")
     }
 
     /// The calls that check, save and start a plan, as a sentence of the prompt `plan_work`.

@@ -124,5 +124,6 @@ fn address_claim(waiting: &mut WaitingView, me: &str, lapsed: bool) {
         format!("{step} is held by {holder} until {}, not by you ({me}): {work}", claim.until)
     };
     claim.lapsed = lapsed && holder != me;
+    claim.is_anothers = !lapsed && holder != me;
     waiting.question = question;
 }

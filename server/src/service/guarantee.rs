@@ -25,6 +25,12 @@ pub fn guarantee(execution: &Execution) -> String {
         PlanApproval::AtPointOfNoReturn => "; a person approves at the point of no return",
         PlanApproval::EveryWrite => "; a person approves every write",
     };
+    let has_own_rule = |no| execution.plan.step(no).failure_action.is_some();
+    let excepted = if execution.step_numbers().any(has_own_rule) {
+        ", unless the step's `failure_policy` says otherwise"
+    } else {
+        ""
+    };
     let unknown = "a call whose outcome is not known is never repeated silently";
-    format!("{order}; {failure}; {unknown}{approval}")
+    format!("{order}; {failure}{excepted}; {unknown}{approval}")
 }

@@ -96,6 +96,9 @@ pub struct WaitingView {
     /// A person has rejected the step.
     #[serde(skip)]
     pub rejected: bool,
+    /// An undo that was proposed waits for its yes.
+    #[serde(skip)]
+    pub proposes_undo: bool,
 }
 
 impl WaitingView {
@@ -139,6 +142,9 @@ pub struct ClaimView {
     /// Another agent may take the step over: the claim's time is up, or the holder's session has ended.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lapsed: bool,
+    /// The reader is not the holder, and the claim has not lapsed.
+    #[serde(skip)]
+    pub is_anothers: bool,
 }
 
 pub(super) fn waiting_views(content: QuestionContent<'_>) -> Vec<WaitingView> {
@@ -181,6 +187,7 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
         content: lines,
         too_long: bytes > FORM_BYTES_MAX,
         refused_arguments: view.and_then(refused_arguments),
+        proposes_undo: question.subject == QuestionSubject::UndoApproval,
         rejected,
     }
 }
@@ -252,7 +259,12 @@ fn word_question(
 fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView> {
     let claim = step.and_then(|step| step.claim.as_ref());
     let claim = claim.filter(|_| question.subject == QuestionSubject::AgentWork)?;
-    Some(ClaimView { holder: claim.holder.clone(), until: format_time(claim.until_ms), lapsed: false })
+    Some(ClaimView {
+        holder: claim.holder.clone(),
+        until: format_time(claim.until_ms),
+        lapsed: false,
+        is_anothers: false,
+    })
 }
 
 /// The arguments of a failed step that were refused as invalid; an empty object if they are not known.
@@ -285,7 +297,7 @@ fn work_text(view: Option<&StepView>) -> String {
     let Some(view) = view else { return String::new() };
     let arguments = view.arguments.as_ref().map(|arguments| format!(" with {arguments}")).unwrap_or_default();
     match (&view.tool, &view.action) {
-        (Some(tool), _) => quote::line(&format!("It calls {tool}{arguments}"), WORK_CHARS_MAX),
+        (Some(tool), _) => quote::line(&format!("It calls {}{arguments}", quote::tool(tool)), WORK_CHARS_MAX),
         (None, Some(action)) => quoted(action, WORK_CHARS_MAX),
         (None, None) => String::new(),
     }

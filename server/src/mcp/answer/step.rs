@@ -45,10 +45,19 @@ pub fn step_answer(detail: &StepDetail, offset: usize) -> Result<AgentAnswer, Er
     if offset == 0 {
         push_history(detail, &mut text);
     }
+    drop_repeated_values(detail, &mut structured);
     let next: Vec<Suggestion> = suggest_next_page(detail, offset, longest).into_iter().collect();
     text.push_suggestions(&next);
     let structured = json!({ "step": structured, "next": next });
     Ok(AgentAnswer { structured, text: text.into_string() })
+}
+
+/// Removes the values of the last attempt from the structured content where the step itself shows the same ones.
+fn drop_repeated_values(detail: &StepDetail, structured: &mut Value) {
+    let last = structured["history"].as_array_mut().and_then(|history| history.last_mut());
+    if let Some(last) = last.and_then(Value::as_object_mut).filter(|_| !detail.has_corrected_arguments()) {
+        last.retain(|name, _| !matches!(name.as_str(), "arguments" | "result"));
+    }
 }
 
 /// The first lines: status, attempts, tool or action, and times.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::mcp::text::Suggestion;
 use crate::mcp::waiting::WAIT_S_SUGGESTED;
-use crate::service::view::{AnswerOption, ClaimView, ExecutionView, QuestionKind, WaitingView};
+use crate::service::view::{AnswerOption, ClaimView, ExecutionView, QuestionKind, StepView, WaitingView};
 use crate::service::{ReportedStatus, quote};
 
 /// Most characters of the name and session of the agent that holds a claim.
@@ -38,7 +38,7 @@ pub fn undrivable_execution_suggestions(
     lines
 }
 
-/// One suggestion for each of the first `QUESTIONS_MAX` open questions.
+/// One suggestion for each of the first `QUESTIONS_MAX` open questions. `route`: how an approval can be given.
 fn question_suggestions(view: &ExecutionView, route: ApprovalRoute) -> Vec<Suggestion> {
     view.waiting.iter().take(QUESTIONS_MAX).map(|question| suggest_answer(view, question, route)).collect()
 }
@@ -47,6 +47,7 @@ fn question_suggestions(view: &ExecutionView, route: ApprovalRoute) -> Vec<Sugge
 pub fn execution_suggestions(view: &ExecutionView, route: ApprovalRoute) -> Vec<Suggestion> {
     let mut lines = question_suggestions(view, route);
     let id = view.id.as_str();
+    lines.extend(suggest_instead_of_undo(view));
     match view.status {
         ExecutionStatus::Running | ExecutionStatus::Compensating => lines.push(suggest_waiting(id)),
         ExecutionStatus::Paused => {
@@ -83,6 +84,14 @@ fn can_undo(view: &ExecutionView) -> bool {
     view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty())
 }
 
+/// While a proposed undo waits for its yes: suggests to answer a failed step instead.
+fn suggest_instead_of_undo(view: &ExecutionView) -> Option<Suggestion> {
+    let proposed = view.waiting.iter().any(|waiting| waiting.proposes_undo);
+    let failed = view.steps.iter().find(|step| step.status == StepStatus::Failed).filter(|_| proposed)?;
+    let why = "(with `arguments`, all of the call's, to correct it) goes on instead of the undo; so does action skip";
+    Some(suggest_control(view.id.as_str(), "retry", Some(failed.id.as_str()), why))
+}
+
 /// Suggests how to answer one open question.
 fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRoute) -> Suggestion {
     let id = view.id.as_str();
@@ -109,6 +118,13 @@ fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRo
         QuestionKind::Agent => suggest_agent_step(view, id, step.unwrap_or_default(), waiting.claim.as_ref()),
         QuestionKind::Decision if is_about_unknown_step(view, waiting) => {
             suggest_resolving_unknown(id, step, waiting)
+        }
+        QuestionKind::Decision if is_about_undo(view, waiting) => {
+            let first = format!(
+                "the undo of step `{}` failed; each answer is about that undo:",
+                step.unwrap_or_default()
+            );
+            suggest_decision(id, step, waiting, false).preceded_by(first)
         }
         QuestionKind::Decision => suggest_decision(id, step, waiting, is_about_call(view, waiting)),
     }
@@ -137,6 +153,13 @@ pub fn page_words(waiting: &WaitingView) -> String {
 
 /// Suggests to do a step and report it with `record_action`; names another agent that claimed it.
 fn suggest_agent_step(view: &ExecutionView, id: &str, step: &str, claim: Option<&ClaimView>) -> Suggestion {
+    if let Some(claim) = claim.filter(|claim| claim.is_anothers) {
+        let holder = quote::line(&claim.holder, HOLDER_CHARS_MAX);
+        return Suggestion::advice(format!(
+            "leave step `{step}` to {holder}, who started it; after {} record_action with take_over: true takes it over",
+            claim.until
+        ));
+    }
     let shown = view.steps.iter().find(|one| one.id.as_str() == step);
     let what = match shown.and_then(|one| one.tool.as_deref()) {
         Some(tool) => format!("call {tool} yourself with the step's arguments, then"),
@@ -148,14 +171,9 @@ fn suggest_agent_step(view: &ExecutionView, id: &str, step: &str, claim: Option<
         done["take_over"] = json!(true);
     }
     let why = "(with `output` if it gave something; status \"failed\" with `error` if it did not work)";
-    let claimed = claim.map(|ClaimView { holder, until, lapsed }| {
-        let holder = quote::line(holder, HOLDER_CHARS_MAX);
-        if *lapsed {
-            return format!(
-                " — it was started by {holder}, whose claim has lapsed; say why you take it over"
-            );
-        }
-        format!(" — only if you are {holder}, who started it; after {until} others may, with take_over: true")
+    let claimed = claim.filter(|claim| claim.lapsed).map(|claim| {
+        let holder = quote::line(&claim.holder, HOLDER_CHARS_MAX);
+        format!(" — it was started by {holder}, whose claim has lapsed")
     });
     Suggestion::tool_call("record_action", done, format!("{why}{}", claimed.unwrap_or_default()))
         .preceded_by(what)
@@ -205,15 +223,25 @@ fn suggest_correction(id: &str, step: Option<&str>, refused: &Value, others: &st
         .preceded_by("correct `arguments`, all of the call's, then")
 }
 
-/// Whether the question is about a step that calls a tool.
+/// Whether the question is about a step's own call of a tool, which a retry can correct.
 fn is_about_call(view: &ExecutionView, waiting: &WaitingView) -> bool {
-    view.steps.iter().any(|one| Some(&one.id) == waiting.step.as_ref() && one.tool.is_some())
+    asked_step(view, waiting)
+        .is_some_and(|step| step.tool.is_some() && step.status != StepStatus::CompensationFailed)
+}
+
+/// Whether the question is about the undo of a step.
+fn is_about_undo(view: &ExecutionView, waiting: &WaitingView) -> bool {
+    asked_step(view, waiting).is_some_and(|step| step.status == StepStatus::CompensationFailed)
+}
+
+/// The step that the question is about.
+fn asked_step<'a>(view: &'a ExecutionView, waiting: &WaitingView) -> Option<&'a StepView> {
+    view.steps.iter().find(|one| Some(&one.id) == waiting.step.as_ref())
 }
 
 /// Whether the step that the question is about has an unknown outcome.
 fn is_about_unknown_step(view: &ExecutionView, waiting: &WaitingView) -> bool {
-    let step = view.steps.iter().find(|one| Some(&one.id) == waiting.step.as_ref());
-    step.is_some_and(|step| step.status == StepStatus::Unknown)
+    asked_step(view, waiting).is_some_and(|step| step.status == StepStatus::Unknown)
 }
 
 /// Suggests to find out first whether an unknown step took effect, so that agents do not guess.
@@ -223,7 +251,7 @@ fn suggest_resolving_unknown(id: &str, step: Option<&str>, waiting: &WaitingView
     let others: Vec<String> = others.map(|option| option.as_str().replace('-', "_")).collect();
     let first = format!("check first whether step `{}` took effect. If it did:", step.unwrap_or_default());
     let why = format!(
-        "; if it certainly did not: action \"did_not_happen\". If nobody can tell: {}",
+        "(with `output`, what it gave, if a later step reads that); if it certainly did not: action \"did_not_happen\". If nobody can tell: {}",
         others.join(", ")
     );
     suggest_control(id, "happened", step, &why).preceded_by(first)

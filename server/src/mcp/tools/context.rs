@@ -23,7 +23,7 @@ const SHOWN_CHARS_MAX: usize = 600;
 /// Most characters of an earlier value of a note.
 const EARLIER_CHARS_MAX: usize = 4_000;
 
-// Arguments of `set_context`.
+// Arguments of `set_context`, which writes or deletes a note.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetContextInput {
@@ -219,6 +219,8 @@ fn push_note(text: &mut AnswerText, note: &NoteView, whole: bool) {
     match &note.excerpt {
         _ if note.deleted => text.push_line("It is deleted."),
         _ if whole => text.push_quoted_block(&value, usize::MAX),
+        // Its marks and its one line would change a text that fits as it is.
+        _ if value.chars().count() <= SHOWN_CHARS_MAX => text.push_quoted_block(&value, SHOWN_CHARS_MAX),
         Some(excerpt) => text.push_quoted_block(excerpt, SHOWN_CHARS_MAX),
         None => text.push_quoted_block(&value, SHOWN_CHARS_MAX),
     }

@@ -57,9 +57,9 @@ enum ControlAction {
     Reject,
     Happened,
     DidNotHappen,
-    // The command line's word is understood too.
-    #[serde(alias = "undo")]
     Compensate,
+    // The command line's word for the same.
+    Undo,
     Abandon,
 }
 
@@ -91,12 +91,13 @@ const CONTROL_VARIANTS: &[CallVariant] = &[
         &["step_id", "step_ids", "reason", "arguments", "wait_s"],
     ),
     CallVariant::when_action("compensate", &["execution_id"], &["step_id", "reason", "wait_s"]),
+    CallVariant::when_action("undo", &["execution_id"], &["step_id", "reason", "wait_s"]),
     CallVariant::when_action("abandon", &["execution_id", "step_id"], &["reason", "wait_s"]),
 ];
 
 impl AgentTool for ControlInput {
     const NAME: &str = "control";
-    const DESCRIPTION: &str = "Answer an execution's question or steer it. pause, resume, cancel (undoes nothing). For a failed or unknown step: retry (with `arguments` to correct the call), skip, happened (it took effect), did_not_happen, abandon (end as failed). compensate: undo all that may have run. approve, reject: a person's answer, asked through your client where it can.";
+    const DESCRIPTION: &str = "Answer an execution's question or steer it. pause, resume, cancel (undoes nothing). For a failed or unknown step: retry (with `arguments` to correct the call), skip, happened (it took effect), did_not_happen, abandon (end as failed). compensate (or undo): undo all that may have run. approve, reject: a person's answer, asked through your client where it can.";
     const EFFECT: ToolEffect = ToolEffect::ActsOutside;
     const PROFILES: &[ToolProfile] = ALL_PROFILES;
     const VARIANTS: &[CallVariant] = CONTROL_VARIANTS;
@@ -126,9 +127,11 @@ impl AgentTool for ControlInput {
             | ControlAction::Happened
             | ControlAction::DidNotHappen
             | ControlAction::Compensate
+            | ControlAction::Undo
             | ControlAction::Abandon => request.caller.clone(),
         };
-        let (is_undo, reason) = (self.action == ControlAction::Compensate, self.reason.clone());
+        let (is_undo, reason) =
+            (matches!(self.action, ControlAction::Compensate | ControlAction::Undo), self.reason.clone());
         let (found, refused) = apply_action(endpoint, &caller, self).await?;
         if is_undo
             && let Some(response) =
@@ -212,10 +215,10 @@ async fn apply_action(
         ControlAction::Reject => {
             return whole(service.executions().reject(caller, &id, step_id, reason).await?.0);
         }
-        ControlAction::Compensate if step_id.is_none() => {
+        ControlAction::Compensate | ControlAction::Undo if step_id.is_none() => {
             return whole(service.executions().undo(caller, &id, reason).await?.0);
         }
-        ControlAction::Compensate => Verdict::Compensate,
+        ControlAction::Compensate | ControlAction::Undo => Verdict::Compensate,
         ControlAction::Retry => Verdict::Retry,
         ControlAction::Skip => Verdict::Skip,
         ControlAction::Happened => Verdict::Happened,

@@ -69,7 +69,7 @@ pub struct StatusInput {
 
 impl AgentTool for ExecutePlanInput {
     const NAME: &str = "execute_plan";
-    const DESCRIPTION: &str = "Start an execution of a plan. Actbook calls the tools, journals every outcome, and stops to ask at a failure. It runs on if you disconnect.";
+    const DESCRIPTION: &str = "Start an execution of a plan. Actbook calls the tools, journals every outcome, and stops to ask at a failure. If you disconnect, the next `actbook` process of the project goes on with it, such as `actbook serve`.";
     const EFFECT: ToolEffect = ToolEffect::ActsOutside;
     const PROFILES: &[ToolProfile] = RUN_AND_FULL;
     type Answer = CallToolResponse;
@@ -324,7 +324,7 @@ pub fn agenda_text(profile: ToolProfile, agenda: &Agenda) -> AnswerText {
         text.push_line("Saved, and never started:");
     }
     for plan in &agenda.unstarted {
-        let starts = profile.start_suggestion(&plan.id, "").to_line();
+        let starts = profile.start_suggestion(&plan.id, None).to_line();
         text.push_item(format!(
             "plan {} v{}, {} steps, saved {}: {starts}",
             quote::name(&plan.name),

@@ -162,7 +162,11 @@ impl AgentTool for TemplateInput {
                 Ok(super::plans::plan_saved_answer(
                     "Saved",
                     &saved,
-                    vec![endpoint.profile().start_suggestion(saved.plan_id.as_str(), "")],
+                    vec![
+                        endpoint
+                            .profile()
+                            .start_suggestion(saved.plan_id.as_str(), saved.plan.inputs.as_ref()),
+                    ],
                 ))
             }
             TemplateAction::Save => template_saved_answer(&save_template(endpoint, request, &self).await?),
@@ -230,11 +234,12 @@ fn plan_document_answer(
     let (content, next) = if size > next_offset {
         let arguments = json!({ "action": "show", "plan_id": view.id, "offset": next_offset });
         (json!({ "plan": view }), Suggestion::tool_call("plan", arguments, "reads on"))
-    } else if from > 0 {
-        (json!({ "plan": view }), profile.start_suggestion(&view.id, ""))
     } else {
         let whole: Value = serde_json::from_str(document).unwrap_or_default();
-        (json!({ "plan": view, "document": whole }), profile.start_suggestion(&view.id, ""))
+        let starts = profile.start_suggestion(&view.id, whole.get("inputs"));
+        let content =
+            if from > 0 { json!({ "plan": view }) } else { json!({ "plan": view, "document": whole }) };
+        (content, starts)
     };
     Ok(answer_with_suggestion(content, text, next))
 }

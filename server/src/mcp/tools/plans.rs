@@ -15,7 +15,6 @@ use crate::mcp::answer::{self, AgentAnswer};
 use crate::mcp::error_report;
 use crate::mcp::request::AgentRequest;
 use crate::mcp::text::{AnswerText, Suggestion};
-use crate::mcp::waiting::WAIT_S_SUGGESTED;
 use crate::service::{SavedPlan, quote};
 
 const FINDINGS_SHOWN_MAX: usize = 10;
@@ -103,8 +102,8 @@ impl AgentTool for SavePlanInput {
         }
         let mut saved = endpoint.service().plans().save(&request.caller, &text, false).await?;
         saved.check.findings = error_report::findings_for_agent(saved.check.findings);
-        let arguments = json!({ "plan_id": saved.plan_id, "wait_s": WAIT_S_SUGGESTED });
-        let next = vec![Suggestion::tool_call("execute_plan", arguments, "")];
+        let next =
+            vec![ToolProfile::Run.start_suggestion(saved.plan_id.as_str(), saved.plan.inputs.as_ref())];
         let verb = if saved.fresh { "Saved" } else { "It was saved already:" };
         Ok(plan_saved_answer(verb, &saved, next))
     }

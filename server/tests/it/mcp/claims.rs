@@ -21,7 +21,7 @@ fn claimed_agent_step_refuses_another_agent_of_the_same_name() {
     let holder = started.content["waiting"][0]["claim"]["holder"].as_str().unwrap().to_owned();
     assert!(holder.starts_with("agent:scripted#"), "{holder}");
     let seen = two.call_ok("status", json!({ "execution_id": id }));
-    assert!(seen.text_after("Next: ").contains(&format!("only if you are {holder}")), "{}", seen.text);
+    assert!(seen.text_after("Next: ").contains(&format!("leave step `tell` to {holder}")), "{}", seen.text);
     for status in ["started", "succeeded", "failed"] {
         let refused = two.call_refused("record_action", report(&id, status));
         assert_eq!(refused.content["error"]["code"], "claimed", "{}", refused.text);

@@ -63,8 +63,10 @@ fn agent_undo_with_a_guarded_tool_waits_for_a_person() {
     let ended = agent.call_ok("execute_plan", json!({ "plan": plan(), "wait_s": 60 }));
     let id = ended.id().to_owned();
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
-    for _ in 0..2 {
-        let asked = agent.call_ok("control", compensate_input(&id));
+    for action in ["compensate", "undo"] {
+        let mut input = compensate_input(&id);
+        input["action"] = json!(action);
+        let asked = agent.call_ok("control", input);
         assert_eq!(asked.content["status"], "succeeded", "{}", asked.text);
         assert_eq!(asked.content["waiting"][0]["for"], "approval", "{}", asked.text);
         assert!(asked.text_after("Next: ").contains(&format!("actbook approve {id}")), "{}", asked.text);
