@@ -168,7 +168,8 @@ impl ServerCard {
         }
         facts.push(count(server.tools.len(), "tool"));
         if figures.calls > 0 {
-            facts.push(format!("{} calls, {} succeeded", grouped(figures.calls), figures.success));
+            let noun = if figures.calls == 1 { "call" } else { "calls" };
+            facts.push(format!("{} {noun}, {} succeeded", grouped(figures.calls), figures.success));
         }
         Self {
             name: server.server.clone(),

@@ -146,6 +146,19 @@ fn overflow(browser: &Browser, viewport: Viewport) -> Option<String> {
     widest.as_str().map(str::to_owned)
 }
 
+/// Two labels of a timeline's axis that lie on each other.
+fn overlap(browser: &Browser) -> Option<String> {
+    let found = browser.run(
+        "const shown = [...document.querySelectorAll('.tl text')].filter((one) => one.checkVisibility()); \
+         const labels = shown.map((one) => ({ text: one.textContent, ...one.getBoundingClientRect().toJSON() })); \
+         labels.sort((one, other) => one.left - other.left); \
+         const at = labels.findIndex((one, at) => one.right > labels[at + 1]?.left); \
+         return at < 0 ? null : `${labels[at].text} lies on ${labels[at + 1].text}`;",
+        vec![],
+    );
+    found.as_str().map(str::to_owned)
+}
+
 /// A file name for a page.
 fn file_name(path: &str, viewport: Viewport) -> String {
     let name: String =
@@ -163,6 +176,7 @@ fn faults(browser: &Browser, path: &str, viewports: &[Viewport]) -> Vec<String> 
         let name = viewport.name;
         found.extend(violations(browser, *viewport).iter().map(|one| format!("{path} {name}: {one}")));
         found.extend(overflow(browser, *viewport).map(|one| format!("{path} {name}: {one}")));
+        found.extend(overlap(browser).map(|one| format!("{path} {name}: {one}")));
         if let Some(folder) = &pictures {
             std::fs::write(folder.join(file_name(path, *viewport)), browser.picture("png", 1.0, f64::MAX))
                 .unwrap();
