@@ -68,8 +68,12 @@ fn streams_on_one_page_send_the_same_to_readers_with_the_same_rights() {
 #[test]
 fn page_of_a_kept_execution_shows_what_other_processes_did() {
     let sandbox = Sandbox::new();
+    // Started by another process: what the server drives itself, it would know from its ledger.
+    let steps: Vec<_> = ["s0", "s1"].map(|id| json!({ "id": id, "action": "look" })).into();
+    sandbox.write("plan.json", &json!({ "name": "two", "steps": steps }).to_string());
+    sandbox.expect(3, &["run", "plan.json"]);
+    let id = sandbox.newest();
     let server = WebServer::start(&sandbox);
-    let id = start_agent_steps(&server, 2);
     let page = || server.get(&format!("/executions/{id}?view=steps")).body;
     assert!(!page().contains("by-another-process"));
     sandbox.expect(0, &["record", &id, "s0", "succeeded", "--output", r#"{"said":"by-another-process"}"#]);

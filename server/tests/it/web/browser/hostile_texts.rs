@@ -165,6 +165,10 @@ impl HostileBook {
         let asks = json!({ "approval": "required", "failure_policy": { "action": "continue_others" } });
         let asking = run_halves(&book, &json!({ "concurrency": 64 }), &asks);
         answer_with_reasons(&book, &asking);
+        // Their failures are asked about: in the inbox, behind the approvals.
+        let failing = json!({ "arguments": { "text": "x", "fail": true } });
+        let failed = run_halves(&book, &json!({ "concurrency": 64 }), &failing);
+        executions.extend(failed.into_iter().map(|(id, _)| (id, Vec::new())));
         executions.extend(asking);
         write_notes_and_tasks(&book);
         run_one_for_each(&book);
