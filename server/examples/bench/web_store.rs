@@ -121,37 +121,39 @@ fn copy_statements(first: i64, last: i64, span: i64, step_ms: i64) -> Vec<Statem
     let numbers = |more: &[i64]| -> Vec<_> {
         [first, last, span].iter().chain(more).map(|number| (*number).into()).collect()
     };
-    let base = DEFAULT_TENANT.0 << 40;
+    // With the tenant, every table is read by its key: without it, each copy reads all copies before it.
+    let (tenant, base) = (DEFAULT_TENANT.0, DEFAULT_TENANT.0 << 40);
     vec![
         Statement::new(
             copy!(
                 "INSERT INTO journal (tenant, entry, stream, version, at, actor, kind, body, hash) \
                  SELECT journal.tenant, entry + nth * CAST($3 AS BIGINT), stream + nth * CAST($3 AS BIGINT), version, \
                  at + nth * CAST($4 AS BIGINT), actor, kind, body, hash FROM copies CROSS JOIN journal \
-                 JOIN executions ON executions.id = journal.stream AND ended_at IS NOT NULL \
-                 WHERE executions.id < CAST($3 AS BIGINT) AND entry < CAST($5 AS BIGINT) + CAST($3 AS BIGINT) \
-                 ORDER BY nth, entry"
+                 JOIN executions ON executions.tenant = CAST($6 AS BIGINT) AND executions.id = journal.stream \
+                 AND ended_at IS NOT NULL WHERE executions.id < CAST($3 AS BIGINT) \
+                 AND entry < CAST($5 AS BIGINT) + CAST($3 AS BIGINT) ORDER BY nth, entry"
             ),
-            numbers(&[step_ms, base]),
+            numbers(&[step_ms, base, tenant]),
         ),
         Statement::new(
             copy!(
                 "INSERT INTO payloads (entry, body) SELECT payloads.entry + nth * CAST($3 AS BIGINT), payloads.body \
                  FROM copies CROSS JOIN journal JOIN payloads ON payloads.entry = journal.entry \
-                 JOIN executions ON executions.id = journal.stream AND ended_at IS NOT NULL \
-                 WHERE executions.id < CAST($3 AS BIGINT) AND journal.entry < CAST($4 AS BIGINT) + CAST($3 AS BIGINT) \
-                 ORDER BY nth, payloads.entry"
+                 JOIN executions ON executions.tenant = CAST($5 AS BIGINT) AND executions.id = journal.stream \
+                 AND ended_at IS NOT NULL WHERE executions.id < CAST($3 AS BIGINT) \
+                 AND journal.entry < CAST($4 AS BIGINT) + CAST($3 AS BIGINT) ORDER BY nth, payloads.entry"
             ),
-            numbers(&[base]),
+            numbers(&[base, tenant]),
         ),
         Statement::new(
             copy!(
                 "INSERT INTO pages (tenant, stream, page) SELECT pages.tenant, stream + nth * CAST($3 AS BIGINT), \
                  page + nth * CAST($3 AS BIGINT) / 128 FROM copies CROSS JOIN pages \
-                 JOIN executions ON executions.id = stream AND ended_at IS NOT NULL \
-                 WHERE executions.id < CAST($3 AS BIGINT)"
+                 JOIN executions ON executions.tenant = pages.tenant AND executions.id = stream \
+                 AND ended_at IS NOT NULL \
+                 WHERE pages.tenant = CAST($4 AS BIGINT) AND stream < CAST($3 AS BIGINT)"
             ),
-            numbers(&[]),
+            numbers(&[tenant]),
         ),
         Statement::new(
             copy!(
@@ -161,9 +163,10 @@ fn copy_statements(first: i64, last: i64, span: i64, step_ms: i64) -> Vec<Statem
                  task, status, place, seat, epoch, started_at + nth * CAST($4 AS BIGINT), \
                  ended_at + nth * CAST($4 AS BIGINT), look_again_at, project, done, total, \
                  first_error + nth * CAST($3 AS BIGINT) FROM copies CROSS JOIN executions \
-                 WHERE ended_at IS NOT NULL AND id < CAST($3 AS BIGINT) ORDER BY nth, id"
+                 WHERE tenant = CAST($5 AS BIGINT) AND ended_at IS NOT NULL AND id < CAST($3 AS BIGINT) \
+                 ORDER BY nth, id"
             ),
-            numbers(&[step_ms]),
+            numbers(&[step_ms, tenant]),
         ),
         Statement::new(
             "UPDATE head SET position = (SELECT MAX(entry) - CAST($1 AS BIGINT) FROM journal WHERE tenant = $2), \
