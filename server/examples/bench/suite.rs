@@ -191,8 +191,9 @@ fn measure_followed(
     mut fresh: impl FnMut(String) -> anyhow::Result<String>,
 ) -> anyhow::Result<()> {
     for (what, numbers) in [
-        ("sequential", [1, scale.sequential * 4, 1]),
-        ("concurrent", [scale.executions * 2, STEPS_EACH, CONCURRENCY]),
+        // Long enough for several rounds of the projector and the rests between them.
+        ("sequential", [scale.sequential / 50, scale.sequential * 4, 1]),
+        ("concurrent", [scale.executions * 20, STEPS_EACH, CONCURRENCY]),
     ] {
         let (mut alone, mut followed) = (Vec::new(), Vec::new());
         for round in 0..scale.rounds.max(3) {

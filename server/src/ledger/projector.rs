@@ -30,8 +30,8 @@ const READER_ENTRIES_MAX: u64 = 2_000;
 /// While others append, the follower rests this many times as long as a round took, so that it takes at most a
 /// few percent of the write lock and of a processor.
 const REST_FACTOR: u32 = 40;
-/// The longest rest of the follower.
-const REST_MAX: Duration = Duration::from_secs(2);
+/// The longest rest of the follower: that of the longest round, so that under load too it takes no larger share.
+const REST_MAX: Duration = Duration::from_secs(20);
 /// The follower waits this long after an append for more entries, to write them in one transaction.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 /// The follower waits this long after an error.
