@@ -46,7 +46,18 @@ async fn open(address: &str, token: &str, path: &str, headers: &str) -> anyhow::
     Ok(stream)
 }
 
-/// Opens streams on a page, in a thread that reads them; returns when all are open.
+/// Reads the first event, the whole page.
+async fn skip_event(stream: &mut BufReader<TcpStream>) -> anyhow::Result<()> {
+    let (mut line, mut has_begun) = (String::new(), false);
+    while !(has_begun && line.trim().is_empty()) {
+        line.clear();
+        anyhow::ensure!(stream.read_line(&mut line).await? > 0, "a stream ended");
+        has_begun |= line.starts_with("id: ");
+    }
+    Ok(())
+}
+
+/// Opens streams on a page, in a thread that reads them; returns when all have shown the page.
 pub fn watch_page(server: &WebProcess, path: &str, streams: usize) -> anyhow::Result<PageWatch> {
     let (address, token, path) = (server.address.clone(), server.token.clone(), path.to_owned());
     let (end, end_seen) = watch::channel(u64::MAX);
@@ -55,7 +66,8 @@ pub fn watch_page(server: &WebProcess, path: &str, streams: usize) -> anyhow::Re
         runtime()?.block_on(async move {
             let mut readers = JoinSet::new();
             for _ in 0..streams {
-                let stream = open(&address, &token, &path, "").await?;
+                let mut stream = open(&address, &token, &path, "").await?;
+                skip_event(&mut stream).await?;
                 readers.spawn(read_until(stream, end_seen.clone()));
             }
             opened.send(())?;
