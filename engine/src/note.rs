@@ -33,7 +33,7 @@ pub struct Note {
     pub payload: Vec<u8>,
 }
 
-/// What a new note takes over from the one stored before under the same key.
+/// The type and the visibility of the note stored under the same key: a new note keeps those it does not set.
 #[derive(Clone, Copy, Debug)]
 pub struct PreviousNote<'a> {
     pub r#type: &'a str,

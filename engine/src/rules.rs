@@ -109,7 +109,7 @@ pub struct JudgementTerms {
     pub repeats_unknown: bool,
 }
 
-/// What decided about a call.
+/// What decided the verdict on a call: a rule, by its name, or another check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {

@@ -168,7 +168,8 @@ impl McpEndpoint {
     }
 }
 
-/// Serves one client session; holds its subscriptions and the ids of its tool calls in flight.
+/// Serves one client session: holds its subscriptions, and the ids of its tool calls in flight, to refuse another
+/// call with such an id. Over sessionless HTTP there is one for each request.
 #[derive(Debug)]
 pub struct SessionHandler {
     endpoint: McpEndpoint,

@@ -127,7 +127,7 @@ fn changed_steps(
     changes
 }
 
-/// The most numbers of the list that stand in rising order; each occurs once in it.
+/// The longest increasing subsequence of distinct numbers, as a set.
 fn longest_rising(numbers: &[usize]) -> BTreeSet<usize> {
     // For each length, the index of the number that ends such a sequence lowest.
     let mut ends: Vec<usize> = Vec::new();

@@ -84,7 +84,7 @@ impl Function {
         }
     }
 
-    /// Calls the function on its target and arguments, charging `budget`.
+    /// Calls the function, charging `budget`. `given`: the arguments, a method's target first.
     pub fn call<'a>(
         self,
         given: &[EvaluatedValue<'a>],

@@ -18,7 +18,7 @@ pub enum ExpressionVocabulary {
 }
 
 impl ExpressionVocabulary {
-    /// All names that can be read here.
+    /// The names that an expression in this place can read, besides its loop variables.
     pub(super) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Plan => &["inputs", "steps", "execution", "arguments", "output"],

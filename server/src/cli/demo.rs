@@ -114,8 +114,8 @@ fn collect_files(root: &Path, folder: &Path, found: &mut BTreeMap<String, String
     Ok(())
 }
 
-/// Runs the demo from plan to undo and prints it; `Exit::Failed` if the folder or the journal is not as
-/// expected.
+/// Runs the demo from plan to undo and prints it; `Exit::Failed` unless the execution is compensated, the folder
+/// as before and the journal intact.
 async fn run_story(session: &Session, scratch: &ScratchFolder) -> CommandResult {
     let before = scratch.read_files()?;
     let story = DemoNarrator { output: &session.output };

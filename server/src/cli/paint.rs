@@ -24,7 +24,8 @@ static RESET_MARK: LazyLock<u32> = LazyLock::new(|| {
     MARKS_FROM + u32::try_from(drawn).unwrap_or_default()
 });
 
-/// The text between the marks of a style; plain text for a style that is not in `STYLES`.
+/// The text between the marks of a style, which `resolve_marks` turns into escape sequences or removes. Plain
+/// text for a style that is not in `STYLES`.
 pub fn painted(style: Style, text: impl Display) -> String {
     let index = STYLES.iter().position(|known| *known == style);
     match (index.and_then(style_mark), char::from_u32(*RESET_MARK)) {

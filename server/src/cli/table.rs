@@ -142,7 +142,7 @@ fn char_width(c: char) -> usize {
     if is_mark(c) { 0 } else { char_columns(c) }
 }
 
-/// The text on one line in at most `columns`; a truncated one ends with `…`.
+/// The text on one line, hidden characters escaped, in at most `columns`; a truncated one ends with `…`.
 pub fn truncate(text: &str, columns: usize) -> String {
     let flat = escape_flat(text);
     if display_width(&flat) <= columns {

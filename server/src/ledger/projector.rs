@@ -83,6 +83,7 @@ impl Projector {
         }
     }
 
+    /// Projects entries as the journal grows; returns only with an error.
     async fn follow_until_error(&self, notifier: &Notifier) -> Result<(), Error> {
         let _listening = notifier.listen_remote()?;
         let mut grown = notifier.subscribe();
@@ -154,6 +155,7 @@ impl Projector {
         Ok(head - to)
     }
 
+    /// The position of the journal's last entry; 0 if it is empty.
     async fn head(&self) -> Result<u64, Error> {
         Ok(journal::head(self.tenant).first(&self.db).await?.map_or(0, |head| head.position))
     }

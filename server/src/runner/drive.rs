@@ -178,7 +178,8 @@ impl ExecutionDriver {
         self.registration.permit_follow(FollowPermit { epoch: self.epoch, may_decide: Box::new(may_decide) });
     }
 
-    /// Re-claims under a new epoch. Of two racing claims the head check lets one through.
+    /// Claims the execution again, under a new epoch, after this process's lease has lapsed; the stale epoch if
+    /// another node drives by now. Of two racing claims the head check lets one through.
     async fn reclaim(&mut self, progress: &DriveState) -> Result<DriveState, Error> {
         tracing::warn!("the lease of this process has lapsed; it claims {} again", progress.id);
         let node = NodeId::new(self.inner.node.id());
@@ -191,8 +192,8 @@ impl ExecutionDriver {
     }
 
     /// Submits a command, again after each database outage: a command whose reply was lost changes nothing
-    /// when it is repeated. If another node drives by now, returns `progress` with the stale epoch and no due
-    /// calls.
+    /// when it is repeated. If the lease lapsed meanwhile, drops `Drive`, and reports outcomes as stale.
+    /// If another node drives by now, returns `progress` with the stale epoch and no due calls.
     async fn submit(&self, command: Command, progress: &DriveState) -> Result<DriveState, Error> {
         let mut command = Arc::new(command);
         loop {

@@ -19,7 +19,8 @@ pub enum PinVerdict {
     CallAgain(Digest),
 }
 
-/// Checks whether a call failed, unsent, because its tool differs from `pin`.
+/// Handles a call that failed, unsent, because its tool differs from `pin`: if the new definition is accepted,
+/// moves the pin to it, and the call is made again; else fails with what has changed. Other outcomes stand.
 pub async fn check_pin(
     inner: &RunnerInner,
     stream: StreamId,

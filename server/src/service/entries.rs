@@ -176,7 +176,7 @@ impl Journal<'_> {
         Ok(shown)
     }
 
-    /// The store's filter, and the name of the filtered plan, by which the journal index knows it. `None`: no
+    /// The store's filter, and the filtered plan's name: the journal index knows plans by name alone. `None`: no
     /// execution matches, so no entry does. Refused: no such execution or kind, or too many words.
     async fn resolve_filter(
         self,

@@ -23,7 +23,7 @@ use crate::ledger::{self, DriveState, KeyedReply, StartRequest};
 use crate::random;
 use crate::store::{self, executions, plans};
 
-/// The result of starting an execution.
+/// A started execution: its id, stream and progress, and whether this request started it.
 #[derive(Debug)]
 pub struct StartedExecution {
     pub id: ExecutionId,

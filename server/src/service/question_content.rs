@@ -9,7 +9,7 @@ use actbook_engine::plan::{Plan, StepWork};
 use actbook_engine::policy::StepAnswer;
 use serde_json::Value;
 
-use super::quote::{block, line, quoted};
+use super::quote::{self, block, line, quoted};
 use super::view::{StepView, format_time};
 
 /// How much of a question's content is written out; in characters, and in list items.
@@ -110,7 +110,7 @@ impl QuestionContent<'_> {
     fn call_lines(&self, no: Option<StepNo>, limits: ContentLimits) -> Vec<String> {
         let Some(view) = no.map(|no| &self.steps[no.index()]) else { return Vec::new() };
         let mut text = match (&view.tool, &view.action) {
-            (Some(tool), _) => format!("The call: {}", line(tool, limits.listed_chars_max)),
+            (Some(tool), _) => format!("The call: {}", quote::tool(tool)),
             (None, Some(action)) => format!("The work: {}", quoted(action, limits.arguments_chars_max)),
             (None, None) => return Vec::new(),
         };

@@ -34,6 +34,13 @@ pub fn name(text: &str) -> String {
     format!("`{}`", line(text, NAME_CHARS_MAX).replace('`', "'"))
 }
 
+/// A tool's name: as it is if it has only the characters that most names have, else between double quotes. A client
+/// names the tools of its session, and such a name could go on as our own sentence.
+pub fn tool(name: &str) -> String {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.:".contains(c));
+    if is_plain { line(name, NAME_CHARS_MAX) } else { quoted(name, NAME_CHARS_MAX) }
+}
+
 /// An actor, written `agent:x`, as its kind and its quoted name: `agent "x"`. The name is the client's own
 /// word.
 pub fn actor(actor: &str) -> String {

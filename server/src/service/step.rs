@@ -201,7 +201,7 @@ fn no_such_step(execution: &Execution, step: &str) -> Error {
     Error::NoSuchStep { execution: execution.id.clone(), step: step.to_owned(), suggestion }
 }
 
-/// A stored value. `None`: there is none, or it was erased.
+/// A stored value. `None`: there is none, it was erased, or it is JSON `null`.
 fn stored_value(stored: Option<PayloadRef>, values: &LoadedPayloads) -> Option<Value> {
     let value: &Arc<Value> = values.0.get(&stored?.position)?;
     Some(value.as_ref().clone()).filter(|value| !value.is_null())

@@ -92,7 +92,7 @@ pub struct TemplateUse {
     pub offline: bool,
 }
 
-/// A template that was found by its name.
+/// A template that was found by its name: a saved one with its row, or a shipped one with its text.
 struct FoundTemplate {
     plan: Arc<Plan>,
     /// `None`: the template was shipped.

@@ -395,7 +395,8 @@ async fn candidates(db: &Db, tenant: TenantId, groups: &mut Groups, stretch: u64
     Ok(common)
 }
 
-/// The ids of a stretch that are in one of the sources. Facets are read in one round trip.
+/// The ids in at least one of the sources, of one stretch (the `stretch`-th range of `STRETCH_IDS` ids).
+/// Facets are read in one round trip.
 async fn united_ids(
     db: &Db,
     tenant: TenantId,

@@ -72,7 +72,7 @@ macro_rules! select_facets {
     };
 }
 
-/// Decodes a row of `select_facets!`.
+/// Decodes a row of `select_facets!`: a value that executions are listed by, and how many have it.
 fn decode_facet(mut row: Row) -> Result<FacetRow, Error> {
     Ok(FacetRow {
         id: row.uint(0)?,

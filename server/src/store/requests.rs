@@ -5,7 +5,7 @@ use actbook_engine::id::TenantId;
 
 use super::{Error, Row, Select, Statement};
 
-/// A request that was answered before.
+/// A request with an idempotency key that was answered before: repeated, it gets the same result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRow {
     /// Digest of the request, to detect another request under the same key.

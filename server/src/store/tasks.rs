@@ -138,8 +138,8 @@ fn decode_task(mut row: Row) -> Result<TaskRow, Error> {
     })
 }
 
-/// The task with this id; project `home`'s own comes before another project's. `within`: tasks of other
-/// projects are not found.
+/// The task with this id; project `home`'s own comes before another project's. `within`: only this project's
+/// tasks and those from before projects existed; `None`: all.
 pub fn by_id(tenant: TenantId, within: Option<&str>, home: &str, id: &str) -> Select<TaskRow> {
     Select::new(
         select_tasks!("WHERE tenant = $1 AND id = $2 AND ", within!(3), own_first!(4)),

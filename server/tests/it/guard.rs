@@ -6,6 +6,7 @@ mod clients;
 mod failures;
 mod injections;
 mod install;
+mod isolation;
 mod plans;
 mod policy;
 mod process;

@@ -28,7 +28,7 @@ mod results;
 pub mod serve_process;
 mod templates;
 mod text_only_agent;
-mod undo_approvals;
+pub mod undo_approvals;
 
 use serde_json::{Value, json};
 

@@ -71,6 +71,7 @@ Examples:
     },
 }
 
+// The subcommands of `task`. Plans, executions and notes can belong to a task.
 #[derive(Debug, Subcommand)]
 pub enum TaskSubcommand {
     /// Add a task; if a rule of the config matches it, the rule's plan is saved for it

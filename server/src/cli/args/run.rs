@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{DetachArgs, key_value};
+use super::{DetachFlag, key_value};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -61,5 +61,5 @@ pub struct RunFlags {
     #[arg(long, short, conflicts_with = "detach")]
     pub verbose: bool,
     #[command(flatten)]
-    pub detach: DetachArgs,
+    pub detach: DetachFlag,
 }

@@ -48,7 +48,7 @@ fn payload_use(entry: &ActorEntry) -> Option<PayloadUse> {
 }
 
 impl PayloadFacts {
-    /// Reads the facts of these entries in one round trip.
+    /// Reads the confidences and the error fingerprints from these entries' payloads in one round trip.
     pub fn read<'a>(
         db: &Db,
         tenant: TenantId,

@@ -209,7 +209,8 @@ fn load_earlier(
     Ok(loaded)
 }
 
-/// The executions among these streams as they were at a position, without their figures.
+/// The executions among these streams, folded from the journal up to `through`; their `figures` (statistics)
+/// are left empty.
 fn load_streams(
     db: &Db,
     tenant: TenantId,
