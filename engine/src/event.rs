@@ -188,6 +188,15 @@ events! {
         reason: Option<String>,
     }
 
+    /// A guarded session listed a server's tools, as the first one in its project. A tool that is new or changed since is
+    /// not offered to agents until an operator accepts it.
+    ServerListed = "server_listed.1" {
+        server: String,
+        project: String,
+        /// The digest of the definition of each tool, by its name without the server.
+        tools: BTreeMap<String, Digest>,
+    }
+
     /// An execution was started; the first entry of its stream.
     ExecutionStarted = "execution_started.3" | "execution_started.2" | "execution_started.1" {
         id: ExecutionId,

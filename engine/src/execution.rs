@@ -37,7 +37,7 @@ pub use decide::{
     Rejection, SESSION_PLAN_ID, StartContext, build_session_start_event, build_start_event,
     check_corrected_answer, decide,
 };
-pub use due::{CallId, CallKind, DueCall, DueWork, due, session_call};
+pub use due::{CallId, CallKind, DueCall, DueWork, due, open_session_calls, session_call};
 pub use evolve::{CorruptJournal, Execution, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};

@@ -21,6 +21,8 @@ pub struct PlanLibrary {
     last_versions: BTreeMap<QualifiedName, u32>,
     /// By tool: the digest of the definition that an operator accepted last.
     accepted_definitions: BTreeMap<String, Digest>,
+    /// By project and server: the definitions that a guarded session found first, by the tool's name.
+    listed_servers: BTreeMap<(String, String), BTreeMap<String, Digest>>,
     /// Number of entries in the stream.
     pub version: u64,
     /// Position of the last entry; 0 before the first.
@@ -119,6 +121,11 @@ impl PlanLibrary {
         self.accepted_definitions.get(tool).copied()
     }
 
+    /// The tools of a server as the first guarded session of the project listed them; `None`: none has.
+    pub fn first_listing(&self, project: &str, server: &str) -> Option<&BTreeMap<String, Digest>> {
+        self.listed_servers.get(&(project.to_owned(), server.to_owned()))
+    }
+
     /// The event that deletes a plan or template; refused where there is none with this id.
     pub fn delete(&self, id: &PlanId) -> Result<PlanDeleted, Refusal> {
         if self.plans.get(id).is_some_and(|plan| !plan.deleted) {
@@ -140,6 +147,10 @@ impl PlanLibrary {
             }
             Event::ToolAccepted(ToolAccepted { tool, digest, .. }) => {
                 self.accepted_definitions.insert(tool.clone(), *digest);
+            }
+            Event::ServerListed(listed) => {
+                let key = (listed.project.clone(), listed.server.clone());
+                self.listed_servers.entry(key).or_insert_with(|| listed.tools.clone());
             }
             other => {
                 let why = format!("`{}` in the library of plans", other.kind());

@@ -63,6 +63,15 @@ impl Rule {
         self.when.source()
     }
 
+    /// Whether the condition reads how the tool's definition stands to the accepted one.
+    pub fn reads_pin(&self) -> bool {
+        let is_pin = |path: &ReferencePath| {
+            path.root == ReferenceRoot::Fact("tool")
+                && matches!(path.segments.first(), Some(PathSegment::Field(name)) if name == "pin")
+        };
+        self.when.paths().iter().any(is_pin)
+    }
+
     /// How the rule stands to a call. One that cannot be evaluated fits if it denies or asks, and does not if it allows:
     /// an error never lets a call pass.
     fn evaluate(&self, scope: &ExpressionScope) -> RuleTrace {
@@ -107,6 +116,8 @@ pub struct JudgementTerms {
     pub spent_budget: Option<String>,
     /// An equal call of the session has an unknown outcome, and making it twice could have its effect twice.
     pub repeats_unknown: bool,
+    /// Why the tool's definition may not be called unless a rule speaks of that; `None`: it may.
+    pub refused_pin: Option<String>,
 }
 
 /// What decided the verdict on a call: a rule, by its name, or another check.
@@ -123,6 +134,8 @@ pub enum DecidedBy {
     Budget,
     /// The call repeats one of the session whose outcome is unknown.
     Repeat,
+    /// The tool's definition is not the one that was accepted.
+    Pin,
 }
 
 /// The verdict on a call, with its reason.
@@ -144,24 +157,20 @@ struct VerdictReason {
     say: Option<String>,
 }
 
-/// Judges a call: rules, budget, `unknown`, a repeated call and `approval`, of which the strictest wins. Observing suspends all but the
-/// approval.
+/// Judges a call: rules, budget, `unknown`, a repeated call, pin and `approval`, of which the strictest wins. Observing
+/// suspends all but the approval and the pin.
 pub fn judge(rules: &[Rule], facts: &RuleFacts, terms: &JudgementTerms) -> Judgement {
     let scope = rule_scope(rules, facts);
     let trace: Vec<RuleTrace> = rules.iter().map(|rule| rule.evaluate(&scope)).collect();
     let enforced = strictest(rules_finding(rules, &trace), other_findings(&trace, terms));
-    let approval = terms.demands_approval.then(|| VerdictReason {
-        verdict: RuleEffect::Ask,
-        decided_by: DecidedBy::Approval,
-        say: Some("the config demands an approval for every call of this tool".to_owned()),
-    });
+    let demands = config_findings(rules, &trace, terms);
     let allowed = || VerdictReason { verdict: RuleEffect::Allow, decided_by: DecidedBy::Nothing, say: None };
     let (found, suspended) = match terms.mode {
-        GuardMode::Enforce => (strictest(enforced, approval.into_iter().collect()), None),
+        GuardMode::Enforce => (strictest(enforced, demands), None),
         GuardMode::Observe => {
             let verdict = enforced.verdict;
             let suspended = (verdict != RuleEffect::Allow).then_some(verdict);
-            (strictest(allowed(), approval.into_iter().collect()), suspended)
+            (strictest(allowed(), demands), suspended)
         }
     };
     let VerdictReason { verdict, decided_by, say } = found;
@@ -188,6 +197,22 @@ fn rules_finding(rules: &[Rule], trace: &[RuleTrace]) -> VerdictReason {
         },
     });
     strictest(nothing, findings.collect())
+}
+
+/// What holds in every mode: the approval that the config demands, and the pin unless a rule that fits speaks of it.
+fn config_findings(rules: &[Rule], trace: &[RuleTrace], terms: &JudgementTerms) -> Vec<VerdictReason> {
+    let approval = terms.demands_approval.then(|| VerdictReason {
+        verdict: RuleEffect::Ask,
+        decided_by: DecidedBy::Approval,
+        say: Some("the config demands an approval for every call of this tool".to_owned()),
+    });
+    let speaks_of_pin = rules.iter().zip(trace).any(|(rule, trace)| trace.fits && rule.reads_pin());
+    let pin = terms.refused_pin.clone().filter(|_| !speaks_of_pin).map(|say| VerdictReason {
+        verdict: RuleEffect::Deny,
+        decided_by: DecidedBy::Pin,
+        say: Some(say),
+    });
+    approval.into_iter().chain(pin).collect()
 }
 
 /// What `unknown`, an equal call of unknown outcome and the budget say.

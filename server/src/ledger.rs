@@ -36,9 +36,9 @@ pub use projector::Projector;
 pub use rebuild::rebuild;
 pub use request::{
     AcceptToolRequest, AddTaskReply, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest,
-    EraseActionRequest, EraseNoteRequest, KeyedReply, KeyedRequest, LedgerRequest, PublicId,
-    RecordActionRequest, RequestKey, SavePlanReply, SavePlanRequest, SetNoteRequest, SetTasksRequest,
-    StartRequest, StartSessionRequest, TaskPlanRequest,
+    EraseActionRequest, EraseNoteRequest, KeyedReply, KeyedRequest, LedgerRequest, ListServerRequest,
+    PublicId, RecordActionRequest, RequestKey, SavePlanReply, SavePlanRequest, SetNoteRequest,
+    SetTasksRequest, StartRequest, StartSessionRequest, TaskPlanRequest,
 };
 use writer::WriteUntil;
 

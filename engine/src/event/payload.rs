@@ -45,7 +45,7 @@ impl Event {
             Self::NoteSet(event) => Some(event.note),
             Self::TaskSet(event) => event.fields,
             any_event! {
-                PlanDeleted | ToolAccepted | DriverChanged | PlaceAdopted | PinMoved | PlanApprovalAsked
+                PlanDeleted | ToolAccepted | ServerListed | DriverChanged | PlaceAdopted | PinMoved | PlanApprovalAsked
                 | PlanApproved | PlanRejected | StepApproved | StepRejected | TaskAccepted
                 | AgentStarted | RetryScheduled | StepUnknown | StepSucceeded | StepSkipped
                 | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed | CancelAsked

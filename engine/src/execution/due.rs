@@ -10,7 +10,7 @@ use super::attempt::{ProbeState, QuestionReply};
 use super::evolve::Execution;
 use super::state::{ExecutionState, PayloadRef};
 use crate::chain::Digest;
-use crate::id::StepNo;
+use crate::id::{NodeId, StepNo};
 use crate::plan::{StepWork, TOOL_TIMEOUT_MS};
 use crate::policy::EndStatus;
 
@@ -88,6 +88,13 @@ pub fn due(execution: &Execution) -> DueWork {
 pub fn session_call(execution: &Execution, step: StepNo) -> Option<DueCall> {
     let is_call = |call: &&CallId| call.step == step && call.kind == CallKind::Run;
     execution.index.open_tool_calls.iter().find(is_call).map(|id| due_call(execution, *id))
+}
+
+/// The calls of a session that processes have in flight, each with the process that sends it.
+pub fn open_session_calls(execution: &Execution) -> impl Iterator<Item = (CallId, Option<&NodeId>)> {
+    let is_run = |call: &&CallId| execution.session.is_some() && call.kind == CallKind::Run;
+    let open = execution.index.open_tool_calls.iter().filter(is_run);
+    open.map(|call| (*call, execution.attempt(*call).node.as_ref()))
 }
 
 /// The call with this id as it is to be sent.

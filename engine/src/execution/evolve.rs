@@ -153,6 +153,7 @@ impl ExecutionState {
             Event::PlanSaved(_)
             | Event::PlanDeleted(_)
             | Event::ToolAccepted(_)
+            | Event::ServerListed(_)
             | Event::NoteSet(_)
             | Event::NoteDeleted(_)
             | Event::TaskSet(_) => return Err("an entry of another stream in an execution".into()),

@@ -50,12 +50,12 @@ impl Plan {
 
 impl Step {
     /// The step of a session's call. Its arguments are a payload beside the plan, not a template. `read_only`: the
-    /// config says so.
+    /// config says so. `timeout_ms`: of a call that Actbook sends, if the config has another than for plans.
     pub(crate) fn of_call(
         id: StepId,
         tool: String,
         by_agent: bool,
-        read_only: bool,
+        (read_only, timeout_ms): (bool, Option<u64>),
         undo: Option<Compensation>,
     ) -> Self {
         let (arguments, can_undo) = (ValueTemplate::from_literal(Value::Null), read_only || undo.is_some());
@@ -70,7 +70,7 @@ impl Step {
             dependencies: Vec::new(),
             dependents: Vec::new(),
             when: None,
-            timeout_ms: (!by_agent).then_some(TOOL_TIMEOUT_MS),
+            timeout_ms: (!by_agent).then(|| timeout_ms.unwrap_or(TOOL_TIMEOUT_MS)),
             retry: RetryPolicy::default(),
             idempotent: false,
             read_only,

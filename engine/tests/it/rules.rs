@@ -39,6 +39,7 @@ fn terms() -> JudgementTerms {
         demands_approval: false,
         spent_budget: None,
         repeats_unknown: false,
+        refused_pin: None,
     }
 }
 

@@ -25,7 +25,7 @@ pub fn test_policy(config: &Config, document: RuleFacts) -> PolicyTest {
         tool: document.call.tool.clone(),
         arguments: document.call.arguments.clone(),
         folder: document.session.folder.clone(),
-        by_agent: true,
+        relayed: None,
         id: None,
         agent: document.session.agent.clone(),
     };

@@ -1,5 +1,6 @@
 //! What callers can ask the ledger to append, each with the type of its reply.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -75,6 +76,16 @@ pub struct AcceptToolRequest {
     pub digest: Digest,
     pub tool: ToolRow,
     pub reason: Option<String>,
+}
+
+/// Keeps a server's tools as the first guarded session of the project listed them. The reply is false where another one
+/// did before.
+#[derive(Debug)]
+pub struct ListServerRequest {
+    pub project: String,
+    pub server: String,
+    /// The digest of each definition, by the tool's name without the server.
+    pub tools: BTreeMap<String, Digest>,
 }
 
 /// Starts an execution.

@@ -208,6 +208,7 @@ impl Journal<'_> {
                 Ok(first.map_or(EntryScope::People, |plan| of_plan(plan.project, plan.everywhere)))
             }
             Ok(Event::ToolAccepted(_)) => Ok(EntryScope::All),
+            Ok(Event::ServerListed(listed)) => Ok(EntryScope::of_project(Some(&listed.project))),
             Ok(_) | Err(_) => Ok(EntryScope::People),
         }
     }

@@ -21,8 +21,8 @@ use crate::error::cures::SECRET_CURE;
 use crate::error::{Error, SECRET_IN_PLAN, SecretProblem};
 use crate::ledger::{
     AcceptToolRequest, AddTaskRequest, CommandRequest, DeleteNoteRequest, DeletePlanRequest, LedgerRequest,
-    PublicId, RecordActionRequest, SavePlanRequest, SetNoteRequest, SetTasksRequest, StartRequest,
-    StartSessionRequest,
+    ListServerRequest, PublicId, RecordActionRequest, SavePlanRequest, SetNoteRequest, SetTasksRequest,
+    StartRequest, StartSessionRequest,
 };
 
 /// What a name is of, such as `the task's id`, and the name that a caller gives.
@@ -313,6 +313,13 @@ impl RedactedRequest for AcceptToolRequest {
     fn redact(&mut self, service: &Service) -> Result<(), Error> {
         service.redact_text(&mut self.reason);
         service.refuse_secret_names([("the tool's name", tool_part(&self.tool.name))])
+    }
+}
+
+// The names of tools were redacted when they were listed.
+impl RedactedRequest for ListServerRequest {
+    fn required_right(&self) -> Right {
+        Right::Run
     }
 }
 

@@ -274,6 +274,18 @@ pub fn open_plans(tenant: TenantId, project: &str) -> Select<ExecutionRow> {
     )
 }
 
+/// Sessions of the project that have not ended and began before `at_ms`, the oldest first.
+pub fn open_sessions(tenant: TenantId, project: &str, at_ms: i64) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!(
+            "WHERE tenant = $1 AND started_at < $2 AND plan = 'session' AND project = $3 AND ended_at IS NULL \
+             ORDER BY started_at LIMIT 20"
+        ),
+        vec![tenant.into(), at_ms.into(), project.into()],
+        decode_execution,
+    )
+}
+
 /// The executions with these ids, in their order; ids without an execution are left out.
 pub async fn by_ids(db: &Db, tenant: TenantId, ids: &[u64]) -> Result<Vec<ExecutionRow>, Error> {
     if ids.is_empty() {

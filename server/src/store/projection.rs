@@ -40,7 +40,7 @@ pub fn plan_statement(tenant: TenantId, recorded: &RecordedEvent) -> Option<Stat
         )),
         Event::PlanDeleted(deleted) => Some(plans::mark_deleted(tenant, deleted.id.as_str())),
         any_event! {
-            ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted | PinMoved
+            ToolAccepted | ServerListed | ExecutionStarted | DriverChanged | PlaceAdopted | PinMoved
             | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked | StepApproved
             | StepRejected | AttemptStarted | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer
             | RetryScheduled | ProbeStarted | ProbeEnded | StepFailed | StepUnknown | StepSucceeded
@@ -78,7 +78,7 @@ pub fn note_row(before: Option<notes::NoteRow>, entry: &notes::StreamEntry<'_>) 
             before.map(|note| notes::NoteRow { version, position, at, deleted: true, ..note })
         }
         any_event! {
-            PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+            PlanSaved | PlanDeleted | ToolAccepted | ServerListed | ExecutionStarted | DriverChanged | PlaceAdopted
             | PinMoved | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked | StepApproved
             | StepRejected | AttemptStarted | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer
             | RetryScheduled | ProbeStarted | ProbeEnded | StepFailed | StepUnknown | StepSucceeded

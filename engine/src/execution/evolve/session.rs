@@ -34,10 +34,12 @@ impl ExecutionState {
             start_rank: u32::MAX,
         };
         self.session_mut()?.calls.push(record);
-        let read_only = event.terms.get(&event.tool).and_then(|policy| policy.read_only) == Some(true);
+        let policy = event.terms.get(&event.tool);
+        let read_only = policy.and_then(|policy| policy.read_only) == Some(true);
+        let terms = (read_only, policy.and_then(|policy| policy.timeout_ms));
         let undo = event.undo.as_ref().map(|undo| Compensation::of_call(&undo.tool, &undo.arguments));
         let undo = undo.transpose().map_err(|error| format!("the undo does not compile: {error}"))?;
-        let step = Step::of_call(event.step.clone(), event.tool.clone(), event.by_agent, read_only, undo);
+        let step = Step::of_call(event.step.clone(), event.tool.clone(), event.by_agent, terms, undo);
         self.tool_policies.extend(event.terms.iter().map(|(tool, policy)| (tool.clone(), policy.clone())));
         self.rules.push(StepRules::resolve(&step, &event.terms));
         let no = Arc::make_mut(&mut self.plan).push_step(step)?;

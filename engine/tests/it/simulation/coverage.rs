@@ -94,6 +94,7 @@ fn expected_points() -> Vec<CoveragePoint> {
         "plan_saved",
         "plan_deleted",
         "tool_accepted",
+        "server_listed",
         "note_",
         "task_set",
         "step_added",

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use actbook_engine::event::ToolAccepted;
+use actbook_engine::event::{ServerListed, ToolAccepted};
 use actbook_engine::execution::NewEvent;
 use actbook_engine::library::PlanLibrary;
 
 use super::super::fold::{self, LIBRARY_STREAM};
 use super::super::{
-    AcceptToolRequest, DeletePlanRequest, Error, LedgerRequest, SavePlanReply, SavePlanRequest,
+    AcceptToolRequest, DeletePlanRequest, Error, LedgerRequest, ListServerRequest, SavePlanReply,
+    SavePlanRequest,
 };
 use super::{PendingState, StreamHead};
 use crate::store::{projection, tools};
@@ -82,6 +83,24 @@ impl LedgerRequest for AcceptToolRequest {
             pending.library = Some(library);
         }
         Ok(is_new)
+    }
+}
+
+impl LedgerRequest for ListServerRequest {
+    type Reply = bool;
+
+    /// Queues the listing, unless there is one of the server in this project.
+    fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<bool, Error> {
+        let Self { project, server, tools } = self;
+        let library = pending.take_library()?;
+        let is_first = library.first_listing(project, server).is_none();
+        if is_first {
+            let (project, server, tools) = (project.clone(), server.clone(), tools.clone());
+            pending.append_to_library(library, ServerListed { server, project, tools }.into(), actor)?;
+        } else {
+            pending.library = Some(library);
+        }
+        Ok(is_first)
     }
 }
 

@@ -214,7 +214,7 @@ fn history_event(
         Event::UnwindRejected(event) => ("decision", format!("undo rejected{}", because(&event.reason))),
         Event::UnwindStarted(event) => ("decision", format!("undoing began{}", because(&event.reason))),
         any_event! {
-            PlanDeleted | ToolAccepted | DriverChanged | PlaceAdopted | PinMoved | PlanApprovalAsked
+            PlanDeleted | ToolAccepted | ServerListed | DriverChanged | PlaceAdopted | PinMoved | PlanApprovalAsked
             | ApprovalAsked | AttemptStarted | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer
             | RetryScheduled | ProbeStarted | ProbeEnded | StepSucceeded | StepSkipped
             | CompensationGivenUp | FailureHandled | StepsCancelled | Resumed | UnwindProposed

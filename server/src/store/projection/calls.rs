@@ -107,7 +107,7 @@ impl CallTracker<'_> {
                 self.end_call(recorded, &event.step, COMPENSATION, event.compensation, &end);
             }
             any_event! {
-                PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+                PlanSaved | PlanDeleted | ToolAccepted | ServerListed | ExecutionStarted | DriverChanged | PlaceAdopted
                 | PinMoved | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked
                 | StepApproved | StepRejected | TaskAccepted | AgentStarted | LateAnswer
                 | RetryScheduled | StepFailed | StepUnknown | StepSucceeded | StepSkipped

@@ -22,7 +22,7 @@ pub fn trouble_rows<'a>(
             Event::StepUnknown(event) => (&event.step, Outcome::Unknown, event.category),
             Event::StepRejected(event) => (&event.step, Outcome::Failed, ErrorCategory::Policy),
             any_event! {
-                PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+                PlanSaved | PlanDeleted | ToolAccepted | ServerListed | ExecutionStarted | DriverChanged | PlaceAdopted
                 | PinMoved | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked
                 | StepApproved | AttemptStarted | TaskAccepted | AgentStarted | AttemptEnded
                 | LateAnswer | RetryScheduled | ProbeStarted | ProbeEnded | StepSucceeded | StepSkipped
@@ -111,7 +111,7 @@ impl ClaimTracker<'_> {
                 | (None, _) => {}
             },
             any_event! {
-                PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+                PlanSaved | PlanDeleted | ToolAccepted | ServerListed | ExecutionStarted | DriverChanged | PlaceAdopted
                 | PinMoved | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked
                 | StepApproved | StepRejected | TaskAccepted | AgentStarted | RetryScheduled
                 | ProbeStarted | StepFailed | StepUnknown | StepSucceeded | StepSkipped

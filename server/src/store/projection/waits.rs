@@ -140,7 +140,7 @@ impl WaitTracker {
             }
             Event::ExecutionEnded(_) | Event::Closed(_) => self.drop_open(),
             any_event! {
-                PlanSaved | PlanDeleted | ToolAccepted | DriverChanged | PlaceAdopted | UnwindEnded
+                PlanSaved | PlanDeleted | ToolAccepted | ServerListed | DriverChanged | PlaceAdopted | UnwindEnded
                 | StepAdded | YesSpent | StateKept | LabelsChanged
                 | PinMoved | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer | RetryScheduled
                 | ProbeStarted | ProbeEnded | StepSkipped | Paused | Resumed | UndoAsked
