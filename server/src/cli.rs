@@ -250,7 +250,7 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         CliCommand::Task(subcommand) => tasks::tasks(session, subcommand).await,
         CliCommand::Template(subcommand) => templates::templates(session, subcommand).await,
         CliCommand::Tools(subcommand) => tools::tools(session, subcommand).await,
-        CliCommand::Mcp { tools } => mcp::mcp(session, tools).await,
+        CliCommand::Mcp { tools, guard } => mcp::mcp(session, tools, guard).await,
         CliCommand::Serve(args) => serve::serve(session, args).await,
         CliCommand::Open => open::open(session).await,
         CliCommand::Token(subcommand) => token::token(session, subcommand).await,

@@ -20,7 +20,7 @@ mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actbook_engine::plan::yaml_message;
@@ -29,7 +29,7 @@ use serde_json::Value;
 
 pub use database::{DatabaseOptions, DatabaseUsage, without_password};
 pub use find::{ConfigLocation, locate_config, nearest_config_folder};
-pub use guard::{AskConfig, AskVia, GuardConfig, PlanUse};
+pub use guard::{AskConfig, AskVia, GuardConfig, OfferConfig, PlanUse};
 pub use inherit::InheritEnv;
 pub use mcp_servers::UnknownWord;
 use mcp_servers::{McpServers, read_mcp_servers};
@@ -292,6 +292,12 @@ impl Config {
     fn from_document(document: Value, folder: &Path) -> Result<Self, ConfigError> {
         let refused = |ConfigProblem { at, problem }| ConfigError::Refused { path: None, at, problem };
         Ok(Self { folder: folder.to_owned(), ..read_document(document).map_err(refused)? })
+    }
+
+    /// What holds for the calls of agents that follow no plan.
+    pub fn guard(&self) -> &GuardConfig {
+        static DEFAULT: LazyLock<GuardConfig> = LazyLock::new(GuardConfig::default);
+        self.guard.as_ref().unwrap_or(&DEFAULT)
     }
 
     /// The operator's settings for the tool `server/tool`: those of the tool override those of its server.

@@ -24,6 +24,7 @@ use crate::service::{AddedCall, Service, SessionKey, SessionPart, SessionStepSta
 
 pub use call::GuardedCall;
 pub use hook::{HookAnswer, HookClient, HookEvent, answer_hook};
+pub use judge::is_offered;
 use plan_match::PlanMatch;
 pub use policy_test::{PolicyTest, test_policy};
 pub use replay::{PolicyReplay, replay_policy};
@@ -57,7 +58,7 @@ pub struct SessionOrigin {
 #[derive(Clone, Debug)]
 pub enum CallDecision {
     /// Its intent is durable: it may be made.
-    Started { by_yes: bool },
+    Started { part: Box<SessionPart>, step: String, by_yes: bool },
     /// Its intent is durable, and the client asks its person before it makes the call.
     AskClient { say: String },
     /// It waits for a person's yes, in this part of the session.
@@ -120,7 +121,10 @@ impl Guard<'_> {
                 SessionStepState::Approved => {
                     self.service.sessions().start_call(caller, &part, step).await?;
                 }
-                SessionStepState::Started => return Ok(CallDecision::Started { by_yes: true }),
+                SessionStepState::Started => {
+                    let (part, step) = (Box::new(part), step.to_owned());
+                    return Ok(CallDecision::Started { part, step, by_yes: true });
+                }
                 SessionStepState::Refused(say) => return Ok(refused(say)),
             }
         }
@@ -227,11 +231,15 @@ impl Guard<'_> {
         call: &GuardedCall,
         planned: &PlanMatch,
     ) -> (SessionCall, Option<String>) {
-        let guard = self.config.guard.clone().unwrap_or_default();
-        let mut judged = judge::judge_call(self, caller, &guard, part, call);
+        let guard = self.config.guard();
+        let mut judged = judge::judge_call(self, caller, part, call);
         plan_match::deny_unplanned(&mut judged, guard.mode, planned.refused.as_deref());
         let session_call = part.session_call(call.tool.clone(), call.arguments.clone());
-        let policy = self.service.catalog().session_policy(&call.tool);
+        let catalog = self.service.catalog();
+        let policy = match &call.relayed {
+            Some(tool) => catalog.relayed_policy(tool),
+            None => catalog.session_policy(&call.tool),
+        };
         let (demands_approval, say) = (policy.approval, judged.say.clone());
         // The config's own demand is for a yes that the journal has; a client's prompt is none.
         let asks_client = judged.verdict == RuleEffect::Ask
@@ -246,7 +254,7 @@ impl Guard<'_> {
         };
         let expires_ms = i64::try_from(guard.ask.expires.as_millis()).unwrap_or(i64::MAX);
         let session_call = SessionCall {
-            by_agent: call.by_agent,
+            by_agent: call.relayed.is_none(),
             policies: [(call.tool.clone(), policy)].into(),
             adds: judge::labels_added(self.config, &call.tool),
             call: call.id.clone(),
@@ -273,7 +281,10 @@ impl Guard<'_> {
         let step = step.to_owned();
         Ok(match self.service.sessions().state_of(part, &step).await? {
             SessionStepState::Started if part.is_asked_in_client(&step) => CallDecision::AskClient { say },
-            SessionStepState::Started => CallDecision::Started { by_yes: part.has_spent_yes(&step) },
+            SessionStepState::Started => {
+                let by_yes = part.has_spent_yes(&step);
+                CallDecision::Started { part: Box::new(part.clone()), step, by_yes }
+            }
             SessionStepState::Waits | SessionStepState::Approved => {
                 CallDecision::Waits { part: Box::new(part.clone()), step, say }
             }
@@ -291,7 +302,7 @@ impl Guard<'_> {
         let mut part = part;
         for _ in 0..JUDGEMENTS_MAX {
             let session_call = SessionCall {
-                by_agent: call.by_agent,
+                by_agent: call.relayed.is_none(),
                 adds: judge::labels_added(self.config, &call.tool),
                 call: call.id.clone(),
                 agent: call.agent.clone(),

@@ -13,6 +13,7 @@ mod mcp_tasks;
 mod message;
 mod profile;
 mod prompts;
+mod proxy;
 mod request;
 mod resources;
 mod stdio;
@@ -43,6 +44,7 @@ use crate::error::{CommandLineCode, Error};
 use crate::service::view::ExecutionView;
 use crate::service::{Agenda, AgentSession, BackgroundDriver, Service};
 use answer::ApprovalRoute;
+use proxy::{GuardedConnection, Proxy};
 use request::AgentRequest;
 use subscriptions::SessionSubscriptions;
 pub use tools::ToolProfile;
@@ -75,6 +77,8 @@ struct EndpointState {
     tools: Vec<tools::OfferedTool>,
     /// Seals and opens the `requestState` of questions that the client carries back.
     state_codec: RequestStateCodec,
+    /// Offers the servers' tools to guarded agents. None: Actbook's own tools alone are offered.
+    proxy: Option<Proxy>,
 }
 
 impl McpEndpoint {
@@ -91,7 +95,18 @@ impl McpEndpoint {
             profile,
             tools: offered,
             state_codec: codec,
+            proxy: None,
         })))
+    }
+
+    /// The endpoint with the servers' tools offered too, each call of them guarded by the config's rules.
+    pub fn guarded(self, config: &Config) -> Self {
+        let state = Arc::into_inner(self.0).expect("the endpoint is not shared yet");
+        Self(Arc::new(EndpointState { proxy: Some(Proxy::new(config)), ..state }))
+    }
+
+    fn proxy(&self) -> Option<&Proxy> {
+        self.0.proxy.as_ref()
     }
 
     fn service(&self) -> &Service {
@@ -178,6 +193,7 @@ pub struct SessionHandler {
     in_flight: Mutex<HashSet<RequestId>>,
     /// Distinguishes this client's agent from other agents with the same name.
     session: AgentSession,
+    guarded: Arc<GuardedConnection>,
 }
 
 impl SessionHandler {
@@ -185,13 +201,44 @@ impl SessionHandler {
     pub fn new(endpoint: McpEndpoint) -> Self {
         let (subscriptions, in_flight) = (SessionSubscriptions::default(), Mutex::default());
         let session = endpoint.service().open_session();
-        Self { endpoint, subscriptions, in_flight, session }
+        Self { endpoint, subscriptions, in_flight, session, guarded: Arc::default() }
     }
 
     /// The session id of a request; None over sessionless HTTP, where each request has its own handler.
     fn session_id_of(&self, request: &AgentRequest) -> Option<Arc<str>> {
         let is_http = request.context.extensions.get::<axum::http::request::Parts>().is_some();
         (!(is_http && request.is_sessionless())).then(|| self.session.id().clone())
+    }
+
+    /// Answers a call of a tool that is none of Actbook's own.
+    async fn call_servers_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: McpRequestContext,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let endpoint = self.endpoint.clone();
+        let id_guard = self.reserve_id(&context.id);
+        if id_guard.is_none() {
+            return Err(message::id_in_use_error(&context.id));
+        }
+        let mut request = AgentRequest::new(context, endpoint.service());
+        let session = self.session_id_of(&request);
+        let connection = session.is_some().then_some(&*self.guarded);
+        let Some(proxy) = endpoint.proxy() else { return Err(endpoint.unknown_tool_error(&params.name)) };
+        let Some(tool) = proxy.resolve(&endpoint, &request.caller, &params.name).await else {
+            return Err(endpoint.unknown_tool_error(&params.name));
+        };
+        let origin = proxy.origin(&endpoint, &request, connection);
+        request.input_responses = params.input_responses.clone();
+        request.request_state = params.request_state.clone();
+        // Spawned, so that the outcome is recorded even if the client disconnects and this future is dropped.
+        let endpoint = self.endpoint.clone();
+        let work =
+            tokio::spawn(async move { proxy::call_tool(&endpoint, &request, origin, tool, params).await });
+        work.await.unwrap_or_else(|error| {
+            tracing::error!("a relayed call panicked or was aborted: {error}");
+            Err(ErrorData::internal_error("the call was aborted; its journal entries remain", None))
+        })
     }
 
     /// Reserves the id until its call is answered; None: another call in flight has the same id.
@@ -221,15 +268,17 @@ pub async fn serve_stdio(endpoint: McpEndpoint) -> Result<(), Error> {
         Error::command_line(CommandLineCode::Protocol, message, "start it again from the client")
     };
     let (read, write) = transport::stdio_pipes();
-    let serving =
-        match SessionHandler::new(endpoint).serve(stdio::StdioServerTransport::new(read, write)).await {
-            Ok(serving) => serving,
-            // Some clients only probe whether the command starts, and close stdin before the handshake.
-            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-            Err(error) => return Err(lost(&error)),
-        };
-    serving.waiting().await.map_err(|error| lost(&error))?;
-    Ok(())
+    let handler = SessionHandler::new(endpoint.clone());
+    let guarded = handler.guarded.clone();
+    let serving = match handler.serve(stdio::StdioServerTransport::new(read, write)).await {
+        Ok(serving) => serving,
+        // Some clients only probe whether the command starts, and close stdin before the handshake.
+        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(error) => return Err(lost(&error)),
+    };
+    let served = serving.waiting().await.map_err(|error| lost(&error));
+    guarded.close(&endpoint).await?;
+    served.map(drop)
 }
 
 #[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]
@@ -261,17 +310,26 @@ impl ServerHandler for SessionHandler {
     async fn list_tools(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: McpRequestContext,
+        context: McpRequestContext,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.endpoint.0.tools.iter().map(|tool| tool.definition.clone()).collect();
-        let mut listed = ListToolsResult::with_all_items(tools);
-        listed.ttl_ms = Some(LIST_TTL_MS);
-        listed.cache_scope = Some(CacheScope::Public);
+        let own = self.endpoint.0.tools.iter().map(|tool| tool.definition.clone());
+        let Some(proxy) = self.endpoint.proxy() else {
+            let mut listed = ListToolsResult::with_all_items(own.collect());
+            listed.ttl_ms = Some(LIST_TTL_MS);
+            listed.cache_scope = Some(CacheScope::Public);
+            return Ok(listed);
+        };
+        let caller = AgentRequest::new(context, self.endpoint.service()).caller;
+        let servers = proxy.list_tools(&self.endpoint, &caller).await;
+        let mut listed = ListToolsResult::with_all_items(own.chain(servers).collect());
+        listed.ttl_ms = Some(0);
+        listed.cache_scope = Some(CacheScope::Private);
         Ok(listed)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.endpoint.find_tool(name).map(|tool| tool.definition.clone())
+        let own = self.endpoint.find_tool(name).map(|tool| tool.definition.clone());
+        own.or_else(|| self.endpoint.proxy()?.definition(name))
     }
 
     async fn call_tool(
@@ -281,7 +339,7 @@ impl ServerHandler for SessionHandler {
     ) -> Result<CallToolResponse, ErrorData> {
         let endpoint = self.endpoint.clone();
         if endpoint.find_tool(&request.name).is_none() {
-            return Err(endpoint.unknown_tool_error(&request.name));
+            return self.call_servers_tool(request, context).await;
         }
         let has_key = message::has_idempotency_key(&request);
         let id_guard = self.reserve_id(&context.id);

@@ -17,6 +17,7 @@ mod node;
 mod perform;
 mod pins;
 mod progress_board;
+mod session_calls;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -41,7 +42,9 @@ pub use driving_process::{Driver, RegisteredNode};
 pub use lazy_runner::LazyRunner;
 use lease::Lease;
 use node::{NodeLock, NodeStatus, SentCalls, node_has_exited};
+pub use perform::CallRelay;
 use progress_board::ProgressBoard;
+pub use session_calls::{SendingSince, SessionCallInput};
 
 /// How long after a failed read other processes' appends are read again.
 const READ_RETRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -22,6 +22,7 @@ mod failures;
 mod figures;
 mod fold_cache;
 mod guarantee;
+mod guarded_tools;
 mod inspect;
 mod journal;
 mod keys;
@@ -43,6 +44,7 @@ mod question_list;
 pub mod quote;
 mod records;
 mod redact;
+mod relayed_calls;
 mod rerun;
 mod seal;
 mod sessions;
@@ -77,7 +79,9 @@ use crate::tools::{Executor, Tools};
 
 pub use crate::ledger::DriveState;
 pub use crate::notify::RemoteListener;
-pub use crate::runner::{BackgroundDriver, ContinueResult, DriveStopper, DriveTask, Driver, RegisteredNode};
+pub use crate::runner::{
+    BackgroundDriver, ContinueResult, DriveStopper, DriveTask, Driver, RegisteredNode, SendingSince,
+};
 pub use crate::store::execution_filter::{ExecutionFilter, Terms};
 pub use crate::store::figures::StatsFilter;
 pub use access::{
@@ -106,6 +110,7 @@ pub use figures::{
     CalibrationBucket, DurationPercentiles, ExecutionFigures, FailureFigures, LongestStep, PeriodFigures,
     PeriodLength, PlanFigures, RetryFigures, Stats, ToolFigures, WaitFigures,
 };
+pub use guarded_tools::{GuardedTool, OfferedDefinition};
 pub use inspect::{InboxPage, InspectedExecution, OpenQuestion};
 pub use journal::{CleanupReport, Journal, LastVerification, VerifyFailure, VerifyReport};
 pub use line_diff::{DiffLine, diff_lines, near_changes};
@@ -121,6 +126,7 @@ pub use question::{Asker, PersonQuestion, QuestionFacts, QuestionMedium};
 pub use question_content::CoveredCall;
 pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
+pub use relayed_calls::{RelayedAnswer, RelayedCall};
 pub use rerun::ExecutedPlan;
 pub use sessions::{AddedCall, SessionKey, SessionPart, SessionStepState, Sessions};
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};

@@ -41,8 +41,8 @@ pub use crate::egress::{CONNECT_TIMEOUT, DnsLookup};
 pub use asked_input::{AskedInput, InputField, ReplyProblem, RequestedInput, UnfitReply};
 use call::OnLateRawOutcome;
 pub use call::{
-    Call, CallContext, CallOutcome, CallProgress, OnLateOutcome, OnProgress, Origin, Purpose, SaveMcpTask,
-    ToolQuestionReply,
+    Call, CallContext, CallOutcome, CallProgress, OnAnswer, OnLateOutcome, OnProgress, Origin, Purpose,
+    SaveMcpTask, ServerAnswer, ToolQuestionReply,
 };
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use classify::OUTPUT_BYTES_MAX;

@@ -7,6 +7,7 @@ mod install;
 mod memory;
 mod plan;
 mod run;
+mod serve;
 mod token;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub use memory::{
 };
 pub use plan::{GraphFormat, PlanListArgs, PlanSubcommand};
 pub use run::{InputArgs, RerunArgs, RunArgs, RunFlags};
+pub use serve::ServeArgs;
 pub use token::{CreateTokenArgs, TokenSubcommand};
 
 const STYLES: Styles = Styles::styled()
@@ -300,11 +302,15 @@ Examples:
     #[command(after_help = "\
 Examples:
   claude mcp add actbook -- actbook mcp
-  actbook mcp --tools record      for agents that call their tools themselves and report")]
+  actbook mcp --tools record      for agents that call their tools themselves and report
+  actbook mcp --guard             the servers' tools too, as server__tool: each call is judged by the rules and journaled")]
     Mcp {
         /// Which tools to offer
         #[arg(long, value_enum, default_value_t)]
         tools: ProfileArg,
+        /// Offer the tools of the config's servers too, as `server__tool`, and guard their calls
+        #[arg(long)]
+        guard: bool,
     },
     /// Serve the dashboard at /, the API at /api/v1 and MCP at /mcp, beside /healthz and /readyz
     #[command(after_help = "\
@@ -401,41 +407,6 @@ pub struct TrustArgs {
     pub yes: bool,
     /// The config [default: the one in the working folder]
     pub file: Option<PathBuf>,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct ServeArgs {
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4700", value_parser = super::serve::address)]
-    pub listen: std::net::SocketAddr,
-    /// Which tools to offer
-    #[arg(long, value_enum, default_value_t)]
-    pub tools: ProfileArg,
-    /// Another name that clients may call this server by, as in `actbook.example:4700`
-    #[arg(long = "name", value_name = "HOST[:PORT]")]
-    pub names: Vec<String>,
-    /// Where browsers and clients reach this server, as in `https://book.example`; needed to listen beyond this machine
-    #[arg(long, value_name = "URL")]
-    pub public_url: Option<crate::web::PublicUrl>,
-    /// Plain HTTP beyond this machine, in a network that you trust; tokens are still needed
-    #[arg(long)]
-    pub insecure: bool,
-    /// Answer /mcp without a token, on this machine alone, for clients that cannot send one
-    #[arg(long)]
-    pub without_tokens: bool,
-}
-
-impl ServeArgs {
-    /// On this machine alone, at a port that is free.
-    pub fn on_any_port() -> Self {
-        Self {
-            listen: (std::net::Ipv4Addr::LOCALHOST, 0).into(),
-            tools: ProfileArg::default(),
-            names: Vec::new(),
-            public_url: None,
-            insecure: false,
-            without_tokens: false,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]

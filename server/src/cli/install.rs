@@ -32,6 +32,7 @@ pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> Comm
         std::env::current_exe().map_err(|error| install_error(&error, "start actbook by its full path"))?;
     let program = program.to_string_lossy().into_owned();
     let mut arguments = vec!["mcp".to_owned()];
+    arguments.extend(args.guard.then(|| "--guard".to_owned()));
     if args.config.is_none() && common.config.is_none() && !args.print {
         config::offer_trust(output)?;
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::mcp::{McpEndpoint, ToolProfile, serve_stdio};
+use crate::service::Service;
 
 use super::args::ProfileArg;
 use super::session::Session;
@@ -15,8 +16,8 @@ use super::{CommandResult, Exit};
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Serves until stdin ends or a signal arrives, and drives executions in the background meanwhile.
-pub async fn mcp(session: &Session, tools: ProfileArg) -> CommandResult {
-    let server = McpEndpoint::new(&session.service, &session.config, profile(tools))?;
+pub async fn mcp(session: &Session, tools: ProfileArg, guard: bool) -> CommandResult {
+    let server = endpoint(session, &session.service, tools, guard).await?;
     let background = server.background().clone();
     let claiming = tokio::spawn({
         let background = background.clone();
@@ -31,8 +32,24 @@ pub async fn mcp(session: &Session, tools: ProfileArg) -> CommandResult {
     served.map(|()| Exit::Done)
 }
 
+/// The MCP endpoint with these tools; with `guard`, the servers' tools too.
+pub async fn endpoint(
+    session: &Session,
+    service: &Service,
+    tools: ProfileArg,
+    guard: bool,
+) -> Result<McpEndpoint, Error> {
+    let server = McpEndpoint::new(service, &session.config, profile(tools))?;
+    if !guard {
+        return Ok(server);
+    }
+    service.sessions().settle_lost_calls().await?;
+    service.sessions().close_idle().await?;
+    Ok(server.guarded(&session.config))
+}
+
 /// The MCP profile that the flag names.
-pub fn profile(tools: ProfileArg) -> ToolProfile {
+fn profile(tools: ProfileArg) -> ToolProfile {
     match tools {
         ProfileArg::Run => ToolProfile::Run,
         ProfileArg::Record => ToolProfile::Record,

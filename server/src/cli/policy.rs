@@ -103,6 +103,7 @@ fn print_test(output: &Output, tested: &PolicyTest) {
         DecidedBy::Approval => "by the config's `approval: required`".to_owned(),
         DecidedBy::Budget => "by the budget".to_owned(),
         DecidedBy::Repeat => "because an equal call has an unknown outcome".to_owned(),
+        DecidedBy::Pin => "by the tool's definition, which nobody accepted".to_owned(),
     };
     output.line(format_args!("{}: {}, {by}", tested.tool, judgement.verdict));
     judgement.say.iter().for_each(|say| output.line(format_args!("  {say}")));

@@ -7,11 +7,11 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{CommandLineCode, Error};
-use crate::mcp::{McpEndpoint, SessionHandler, http};
+use crate::mcp::{SessionHandler, http};
 use crate::web::{self, AccessConfig, Endpoints, ListenConfig, RouterState};
 
 use super::args::ServeArgs;
-use super::mcp::{profile, wait_for_signal};
+use super::mcp::{endpoint, wait_for_signal};
 use super::session::Session;
 use super::{CommandResult, Exit};
 
@@ -38,7 +38,7 @@ pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
     let bound = listener.local_addr().map_err(listen_error)?;
     let access = access_config(&listen, bound);
     let service = session.service.clone().with_kept_folds();
-    let server = McpEndpoint::new(&service, &session.config, profile(args.tools))?;
+    let server = endpoint(session, &service, args.tools, args.guard).await?;
     let background = server.background().clone();
     let claiming = tokio::spawn({
         let background = background.clone();

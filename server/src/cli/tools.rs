@@ -46,7 +46,8 @@ async fn list(session: &Session, only: Option<&str>) -> CommandResult {
     let disabled: Vec<&String> = disabled.filter(|name| only.is_none_or(|only| only == *name)).collect();
     let reachable = servers.iter().all(|server| server.error.is_none());
     if output.json {
-        output.document(&servers.iter().map(|server| with_call_stats(server, &stats)).collect::<Vec<_>>());
+        let documents = servers.iter().map(|server| with_call_stats(session, server, &stats));
+        output.document(&documents.collect::<Vec<_>>());
     } else if servers.is_empty() && disabled.is_empty() {
         output.line("no servers are configured; name them under mcpServers in actbook.yaml");
     } else {
@@ -77,8 +78,10 @@ async fn list(session: &Session, only: Option<&str>) -> CommandResult {
                     format!("{} {described}", painted(BAD, "hidden text!"))
                 };
                 let calls = stats.tools.get(&tool.name).map(call_stats_text).unwrap_or_default();
+                let offered = offered_name(session, &tool.name).unwrap_or_default();
                 table.push_row(vec![
                     cell(&tool.name),
+                    styled_cell(QUIET, offered),
                     styled_cell(QUIET, hints),
                     styled_cell(QUIET, calls),
                     cell(described),
@@ -90,12 +93,19 @@ async fn list(session: &Session, only: Option<&str>) -> CommandResult {
     Ok(if reachable { Exit::Done } else { Exit::Failed })
 }
 
+/// The name under which guarded agents are offered the tool. `None`: they are not.
+fn offered_name(session: &Session, tool: &str) -> Option<String> {
+    let offer = session.config.guard.as_ref().map(|guard| guard.offer.clone()).unwrap_or_default();
+    offer.exposes(tool).then(|| offer.offered_name(tool))
+}
+
 /// The server as JSON, with the call statistics of it and of each of its tools as `seen`.
-fn with_call_stats(server: &ServerTools, stats: &ToolCallStatsByName) -> Value {
+fn with_call_stats(session: &Session, server: &ServerTools, stats: &ToolCallStatsByName) -> Value {
     let mut document = json!(server);
     document["seen"] = json!(stats.servers.get(&server.server));
     for (tool, listed) in document["tools"].as_array_mut().into_iter().flatten().zip(&server.tools) {
         tool["seen"] = json!(stats.tools.get(&listed.name));
+        tool["offered_as"] = json!(offered_name(session, &listed.name));
     }
     document
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use actbook_engine::chain::Digest;
 use actbook_engine::event::CallBudget;
 use actbook_engine::rules::{GuardMode, Rule, RuleEffect, ShippedRuleSet};
 use serde_json::Value;
@@ -14,6 +15,12 @@ use super::section::{Section, did_you_mean};
 const HOLD: Duration = Duration::from_secs(9 * 60);
 /// How long a question about a call, and a yes to it, stay good.
 const EXPIRES: Duration = Duration::from_secs(10 * 60);
+/// Most characters of an offered tool's name, unless the config says otherwise.
+const NAME_CHARS: usize = 48;
+/// Shorter names would say nothing; clients take no longer ones.
+const NAME_CHARS_RANGE: std::ops::RangeInclusive<usize> = 16..=64;
+/// How much of a tool's digest tells a cut name from others.
+const NAME_DIGEST_CHARS: usize = 6;
 
 /// The operator's settings for guarded sessions.
 #[derive(Clone, Debug)]
@@ -27,6 +34,57 @@ pub struct GuardConfig {
     pub budget: Option<CallBudget>,
     /// The shipped rules that `use` switches on, then the config's own.
     pub rules: Vec<Rule>,
+    pub offer: OfferConfig,
+}
+
+/// Which tools of the servers are offered to guarded agents, and under which names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferConfig {
+    /// Patterns of `server/tool`, in which `*` stands for any characters; empty: all are offered.
+    expose: Vec<String>,
+    /// Most characters of a name.
+    name_chars_max: usize,
+}
+
+impl Default for OfferConfig {
+    fn default() -> Self {
+        Self { expose: Vec::new(), name_chars_max: NAME_CHARS }
+    }
+}
+
+impl OfferConfig {
+    /// Whether guarded agents are offered this tool, written `server/tool`.
+    pub fn exposes(&self, tool: &str) -> bool {
+        self.expose.is_empty() || self.expose.iter().any(|pattern| matches_pattern(pattern, tool))
+    }
+
+    /// The name under which agents are offered a tool, written `server/tool`: `server__tool`. One that is too long, has
+    /// other characters than clients take, or could be another tool's too, ends in part of its digest.
+    pub fn offered_name(&self, tool: &str) -> String {
+        let (server, name) = tool.split_once('/').unwrap_or(("", tool));
+        let plain = format!("{server}__{name}");
+        let taken: String = plain.chars().map(|c| if is_name_character(c) { c } else { '_' }).collect();
+        let is_ambiguous = server.contains("__") || server.ends_with('_') || name.starts_with('_');
+        if taken == plain && !is_ambiguous && taken.len() <= self.name_chars_max {
+            return taken;
+        }
+        let digest = Digest::of(tool.as_bytes()).to_string();
+        let kept = taken.chars().take(self.name_chars_max - NAME_DIGEST_CHARS - 1);
+        format!("{}_{}", kept.collect::<String>(), &digest[..NAME_DIGEST_CHARS])
+    }
+}
+
+/// Whether clients take the character in a tool's name.
+fn is_name_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Whether the text fits the pattern, in which `*` stands for any characters.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(head) else { return false };
+    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    ends.into_iter().any(|at| matches_pattern(rest, &text[at..]))
 }
 
 /// What plans mean to an agent's calls.
@@ -82,6 +140,7 @@ impl Default for GuardConfig {
             ask: AskConfig { via: AskVia::default(), hold: HOLD, expires: EXPIRES },
             budget: None,
             rules: Vec::new(),
+            offer: OfferConfig::default(),
         }
     }
 }
@@ -99,9 +158,24 @@ pub(super) fn read_guard(mut entry: Section) -> Result<GuardConfig, ConfigProble
         ask: read_ask(entry.section("ask")?)?,
         budget: entry.optional_section("budget")?.map(read_budget).transpose()?,
         rules,
+        offer: OfferConfig {
+            expose: entry.texts("expose")?,
+            name_chars_max: entry.optional_section("names")?.map_or(Ok(NAME_CHARS), read_names)?,
+        },
     };
     entry.finish()?;
     Ok(config)
+}
+
+/// Reads the most characters that the name of an offered tool has.
+fn read_names(mut entry: Section) -> Result<usize, ConfigProblem> {
+    let most = entry.count("max")?.map_or(NAME_CHARS, |most| most as usize);
+    if !NAME_CHARS_RANGE.contains(&most) {
+        let (least, most) = (NAME_CHARS_RANGE.start(), NAME_CHARS_RANGE.end());
+        return Err(entry.problem_at("max", format!("is from {least} to {most}")));
+    }
+    entry.finish()?;
+    Ok(most)
 }
 
 /// Reads the names under `use`, each of a rule set that ships with Actbook.
@@ -179,5 +253,35 @@ impl AskVia {
             Self::Hold => "hold",
             Self::Refuse => "refuse",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offered_names_are_short_plain_and_of_one_tool_each() {
+        let offer = OfferConfig { name_chars_max: 20, ..OfferConfig::default() };
+        assert_eq!(offer.offered_name("files/read"), "files__read");
+        for tool in ["files/read_a_very_long_name", "my files/read", "a__b/c", "a/_b", "a_/b", "a/b.c"] {
+            let name = offer.offered_name(tool);
+            assert!(name.len() <= 20 && name.chars().all(is_name_character), "{tool}: {name}");
+            assert_ne!(name, tool.replace('/', "__"), "{tool}");
+        }
+        assert_ne!(offer.offered_name("a__b/c"), offer.offered_name("a/b__c"));
+    }
+
+    #[test]
+    fn patterns_choose_the_exposed_tools() {
+        let exposes = |patterns: &[&str], tool| {
+            let expose = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+            OfferConfig { expose, ..OfferConfig::default() }.exposes(tool)
+        };
+        assert!(exposes(&[], "files/read"));
+        assert!(exposes(&["mail/send", "files/*"], "files/read"));
+        assert!(exposes(&["*/read_*"], "files/read_text"));
+        assert!(!exposes(&["files/*"], "mail/files/x"));
+        assert!(!exposes(&["files/read"], "files/read_text"));
     }
 }

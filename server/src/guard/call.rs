@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::service::GuardedTool;
+
 /// A call that an agent wants to make, or has made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardedCall {
@@ -10,8 +12,8 @@ pub struct GuardedCall {
     pub arguments: Value,
     /// The folder that relative paths in the arguments start from.
     pub folder: Option<String>,
-    /// The client makes the call itself and reports it.
-    pub by_agent: bool,
+    /// The tool, if Actbook sends the call for the client. `None`: the client makes it itself and reports it.
+    pub relayed: Option<GuardedTool>,
     /// The client's own id of the call.
     pub id: Option<String>,
     /// The subagent that makes the call.

@@ -124,8 +124,8 @@ async fn answer_decision(
 
 fn answer_of(decision: CallDecision) -> HookAnswer {
     match decision {
-        CallDecision::Started { by_yes: false } => HookAnswer::NoDecision,
-        CallDecision::Started { by_yes: true } => {
+        CallDecision::Started { by_yes: false, .. } => HookAnswer::NoDecision,
+        CallDecision::Started { by_yes: true, .. } => {
             HookAnswer::Allow { reason: "a person approved this call".to_owned() }
         }
         CallDecision::AskClient { say } => HookAnswer::Ask { reason: say },

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use actbook_engine::rules::{
-    CallFacts, CalledToolFacts, CallerFacts, DecidedBy, Judgement, JudgementTerms, PinState, RuleFacts, judge,
+    CallFacts, CalledToolFacts, CallerFacts, DecidedBy, Judgement, JudgementTerms, PinState, Rule,
+    RuleEffect, RuleFacts, judge,
 };
 use serde_json::{Value, json};
 
 use super::{Guard, GuardedCall, paths};
 use crate::caller::Caller;
 use crate::config::{CLIENT_SERVER, Config, GuardConfig};
-use crate::service::SessionPart;
+use crate::service::{GuardedTool, SessionPart};
 
 /// The names for clients' tools that nothing is known of.
 const UNKNOWN_BUILT_INS: [&str; 2] = ["client/other", "client/mcp"];
@@ -24,14 +25,8 @@ const EGRESS: &str = "egress";
 pub const UNTRUSTED: &str = "untrusted";
 
 /// Judges a call by the config's rules and what the session is.
-pub fn judge_call(
-    guard: &Guard<'_>,
-    caller: &Caller,
-    config: &GuardConfig,
-    part: &SessionPart,
-    call: &GuardedCall,
-) -> Judgement {
-    let now = guard.service.sessions().now_ms();
+pub fn judge_call(guard: &Guard<'_>, caller: &Caller, part: &SessionPart, call: &GuardedCall) -> Judgement {
+    let (now, config) = (guard.service.sessions().now_ms(), guard.config.guard());
     let facts = RuleFacts {
         call: call_facts(guard.config, call),
         tool: tool_facts(guard.config, call),
@@ -55,7 +50,45 @@ pub fn judgement_terms(config: &Config, guard: &GuardConfig, call: &GuardedCall)
         demands_approval: config.tool_config(call.server(), tool_part(&call.tool)).approval == Some(true),
         spent_budget: None,
         repeats_unknown: false,
+        refused_pin: call.relayed.as_ref().and_then(refused_pin),
     }
+}
+
+/// Why a definition that nobody accepted is not called; `None`: it is the accepted one.
+fn refused_pin(tool: &GuardedTool) -> Option<String> {
+    let how = match tool.pin {
+        PinState::Same => return None,
+        PinState::Changed => "has changed since it was accepted",
+        PinState::New => "is new at its server",
+    };
+    let name = &tool.name;
+    Some(format!(
+        "`{name}` {how}: a person looks at it with `actbook tools show {name}`, and accepts it with `actbook tools accept {name}`"
+    ))
+}
+
+/// Whether agents are offered a tool: the accepted definition, or one that a rule about definitions lets pass.
+pub fn is_offered(config: &Config, tool: &GuardedTool) -> bool {
+    if tool.pin == PinState::Same {
+        return true;
+    }
+    let guard = config.guard();
+    let rules: Vec<Rule> = guard.rules.iter().filter(|rule| rule.reads_pin()).cloned().collect();
+    let call = GuardedCall {
+        tool: tool.name.clone(),
+        arguments: json!({}),
+        folder: None,
+        relayed: Some(tool.clone()),
+        id: None,
+        agent: None,
+    };
+    let facts = RuleFacts {
+        call: call_facts(config, &call),
+        tool: tool_facts(config, &call),
+        ..RuleFacts::default()
+    };
+    let terms = JudgementTerms { is_known: true, ..judgement_terms(config, guard, &call) };
+    judge(&rules, &facts, &terms).verdict != RuleEffect::Deny
 }
 
 /// What rules read about the call itself.
@@ -78,9 +111,9 @@ pub fn tool_facts(config: &Config, call: &GuardedCall) -> CalledToolFacts {
     }
     CalledToolFacts {
         labels,
-        pin: PinState::Same,
+        pin: call.relayed.as_ref().map_or(PinState::Same, |tool| tool.pin),
         read_only: is_read_only(config, call),
-        destructive: false,
+        destructive: call.relayed.as_ref().is_some_and(|tool| tool.hints.destructive == Some(true)),
         trusted: config.servers.get(server).is_some_and(|server| server.trusted),
     }
 }
@@ -88,7 +121,8 @@ pub fn tool_facts(config: &Config, call: &GuardedCall) -> CalledToolFacts {
 /// Whether the call only reads, by the config or by what is known of a client's own tools.
 fn is_read_only(config: &Config, call: &GuardedCall) -> bool {
     let configured = config.tool_config(call.server(), tool_part(&call.tool)).read_only;
-    configured.unwrap_or(READING_BUILT_INS.contains(&call.tool.as_str()))
+    let hinted = call.relayed.as_ref().is_some_and(|tool| tool.hints.read_only == Some(true));
+    configured.unwrap_or(hinted || READING_BUILT_INS.contains(&call.tool.as_str()))
 }
 
 /// Whether an entry of the config, or Actbook itself, speaks of the tool.
@@ -120,6 +154,7 @@ pub fn deciding_rule(judged: &Judgement) -> Option<String> {
         DecidedBy::Approval => Some("approval".to_owned()),
         DecidedBy::Budget => Some("budget".to_owned()),
         DecidedBy::Repeat => Some("repeat".to_owned()),
+        DecidedBy::Pin => Some("pin".to_owned()),
     }
 }
 

@@ -106,7 +106,7 @@ fn judge_past_call(config: &Config, guard: &GuardConfig, past: &PastCall) -> Opt
         tool: past.tool.clone(),
         arguments: past.arguments.clone()?,
         folder: past.session.folder.clone(),
-        by_agent: true,
+        relayed: None,
         id: None,
         agent: past.session.agent.clone(),
     };

@@ -69,6 +69,17 @@ impl AgentRequest {
         Caller { actor, session: None, ..self.caller.clone() }
     }
 
+    /// The agent's name in the journal, without what precedes it there.
+    pub fn agent_name(&self) -> &str {
+        self.caller.actor.strip_prefix(AGENT_PREFIX).unwrap_or(&self.caller.actor)
+    }
+
+    /// The id of the token that an HTTP request came with; empty: none. Unlike the client's name it is not the agent's
+    /// choice.
+    pub fn credential_id(&self) -> String {
+        credential(&self.context).map(|token| token.id.clone()).unwrap_or_default()
+    }
+
     /// What the client declared; empty if it declared nothing.
     pub fn client_capabilities(&self) -> ClientCapabilities {
         self.context.client_capabilities().unwrap_or_default()

@@ -16,7 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::node::NodeLock;
-use super::perform::{CallHandle, CallInput, FinishedCall, perform_call, unreadable_input};
+use super::perform::{CallHandle, CallInput, CallRelay, FinishedCall, perform_call, unreadable_input};
 use super::{Error, Lease, Runner, RunnerInner, wait_until_true};
 use crate::boot_instant::BootInstant;
 use crate::ledger::{self, DriveState, FollowPermit, LocalDriver};
@@ -75,7 +75,7 @@ impl Runner {
 
 /// Keeps the node file when dropped, unless disarmed: the driver may leave open attempts that were never
 /// sent, and the file proves that to the node that takes over. A drop also covers the end of the runtime.
-struct NodeFileGuard<'a>(Option<&'a NodeLock>);
+pub(super) struct NodeFileGuard<'a>(pub Option<&'a NodeLock>);
 
 impl Drop for NodeFileGuard<'_> {
     fn drop(&mut self) {
@@ -310,7 +310,9 @@ impl ExecutionDriver {
             }
         };
         let origin = self.call_origin(progress, call.id);
-        Ok(arguments.and_then(|arguments| Ok(CallInput { origin, arguments, reply: reply? })))
+        Ok(arguments.and_then(|arguments| {
+            Ok(CallInput { origin, arguments, reply: reply?, relay: CallRelay::default() })
+        }))
     }
 
     /// What the tool is told about where the call comes from.

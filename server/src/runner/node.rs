@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use actbook_engine::execution::{CallId, CallKind, Execution, due};
+use actbook_engine::execution::{CallId, CallKind, Execution, due, open_session_calls};
 use actbook_engine::id::StreamId;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -175,7 +175,8 @@ impl SentCalls {
 
     /// The open calls that the exited process never sent: its node file has no line about them.
     pub fn unsent(&self, stream: StreamId, execution: &Execution) -> BTreeSet<CallId> {
-        let open = due(execution).calls.into_iter().map(|call| call.id);
+        let due = due(execution).calls.into_iter().map(|call| call.id);
+        let open = due.chain(open_session_calls(execution).map(|(call, _)| call));
         open.filter(|call| !self.calls.contains_key(&CallMark(stream, *call).to_string())).collect()
     }
 

@@ -39,6 +39,25 @@ pub struct CallInput {
     pub arguments: Value,
     /// The question that the tool asked before, with the answer.
     pub reply: Option<tools::ToolQuestionReply>,
+    /// The client that the call is relayed for.
+    pub relay: CallRelay,
+}
+
+/// What passes between a call's server and the client of an agent that the call is relayed for, beside the arguments.
+#[derive(Clone, Default)]
+pub struct CallRelay {
+    /// Receives the server's own answer.
+    pub on_answer: Option<tools::OnAnswer>,
+    pub on_progress: Option<tools::OnProgress>,
+    /// The client's `_meta`.
+    pub client_meta: serde_json::Map<String, Value>,
+}
+
+impl std::fmt::Debug for CallRelay {
+    /// Leaves out the callbacks.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallRelay").field("client_meta", &self.client_meta).finish_non_exhaustive()
+    }
 }
 
 /// A call and its outcome. None: it was not sent, because the lease has lapsed or expires soon.
@@ -50,7 +69,7 @@ pub async fn perform_call(
     inner: Arc<RunnerInner>,
     stream: StreamId,
     call: DueCall,
-    CallInput { origin, mut arguments, reply }: CallInput,
+    CallInput { origin, mut arguments, reply, relay }: CallInput,
     stop: watch::Receiver<bool>,
     handle_recorded: Arc<AtomicBool>,
     since: BootInstant,
@@ -66,6 +85,8 @@ pub async fn perform_call(
         on_late: late,
         stop_requested: stop_signal,
         on_progress: None,
+        on_answer: relay.on_answer,
+        client_meta: relay.client_meta,
     };
     let may_send = OnceLock::new();
     let holds = || inner.lease.borrow().allows_sending_since(since);
@@ -91,8 +112,7 @@ pub async fn perform_call(
         })
     };
     let _slot = inner.progress.open_slot(stream, id.step);
-    let board = inner.progress.clone();
-    let progress: tools::OnProgress = Arc::new(move |report| board.update(stream, id.step, report));
+    let progress = progress_receiver(&inner, stream, id, relay.on_progress);
     let mut pin = call.pin;
     loop {
         // Only a call with a pin may have to be made again.
@@ -109,6 +129,22 @@ pub async fn perform_call(
             PinVerdict::CallAgain(accepted) => pin = Some(accepted),
         }
     }
+}
+
+/// Receives a call's progress for this process's board and for the client that the call is relayed for.
+fn progress_receiver(
+    inner: &RunnerInner,
+    stream: StreamId,
+    call: CallId,
+    relay: Option<tools::OnProgress>,
+) -> tools::OnProgress {
+    let board = inner.progress.clone();
+    Arc::new(move |report| {
+        if let Some(relay) = &relay {
+            relay(report.clone());
+        }
+        board.update(stream, call.step, report);
+    })
 }
 
 fn tool_call(
@@ -186,7 +222,7 @@ fn late_reporter(inner: Weak<RunnerInner>, stream: StreamId, call: CallId) -> to
 }
 
 /// The engine's type for a tool's outcome.
-fn to_engine_outcome(ended: tools::CallOutcome) -> ReportedOutcome {
+pub(super) fn to_engine_outcome(ended: tools::CallOutcome) -> ReportedOutcome {
     let ms = |wait: Option<Duration>| wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     match ended {
         tools::CallOutcome::Succeeded { output } => ReportedOutcome::Succeeded { output },

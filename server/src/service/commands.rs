@@ -42,6 +42,10 @@ impl Executions<'_> {
         command: Command,
     ) -> ExecutionCommandResult {
         let found = self.find(id).await?;
+        if let Command::Undo { .. } | Command::Cancel { .. } = &command {
+            // An unwinding would wait for calls whose process is gone.
+            self.0.sessions().settle_lost_calls_of(found.stream).await?;
+        }
         let progress = self.command(caller, found.stream, command).await?;
         Ok((found, progress))
     }
@@ -105,6 +109,7 @@ impl Executions<'_> {
             return self.undo(caller, id, reason).await;
         }
         let approves = self.is_approver(caller, id).await?;
+        self.0.sessions().settle_lost_calls_of(self.find(id).await?.stream).await?;
         for _ in 0..UNDO_CHECKS_MAX {
             let found = self.find(id).await?;
             let execution = self.fold(found.stream).await?;

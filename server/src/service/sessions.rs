@@ -9,10 +9,10 @@ use actbook_engine::chain::{Digest, with_sorted_keys};
 use actbook_engine::event::{CallNote, MatchedStep, SessionStart};
 use actbook_engine::execution::{
     ActionFacts, ApprovalAnswer, CallAnswer, CallVerdict, Command, Execution, FACTS_BYTES_MAX,
-    LoadedPayloads, ReportedOutcome, SessionCall, SessionCommand, SessionState,
+    LoadedPayloads, ReportedOutcome, SessionCall, SessionCommand, SessionState, open_session_calls,
 };
 use actbook_engine::id::{ExecutionId, StepNo, StreamId};
-use actbook_engine::plan::Plan;
+use actbook_engine::plan::{Plan, StepWork};
 use actbook_engine::policy::{ErrorCategory, StepStatus};
 use actbook_engine::refusal::Refusal;
 use actbook_engine::rules::SessionFacts;
@@ -21,12 +21,14 @@ use serde_json::{Value, json};
 use super::Service;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{DriveState, KeyedReply, StartSessionRequest};
+use crate::ledger::{self, DriveState, KeyedReply, StartSessionRequest};
 use crate::random;
 use crate::store::executions;
 
 /// For how long the labels of a project's earlier sessions concern a new one.
 const LABELS_LAST: Duration = Duration::from_secs(24 * 60 * 60);
+/// A session in which nothing has happened for so long is over.
+const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Guarded sessions: finding, starting and ending them, and the calls in them.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +45,7 @@ pub struct SessionKey {
 /// One part of a session, as it was when it was read.
 #[derive(Clone, Debug)]
 pub struct SessionPart {
-    stream: StreamId,
+    pub(super) stream: StreamId,
     key: SessionKey,
     /// The number of the part, from 1.
     number: u32,
@@ -233,7 +235,12 @@ impl SessionPart {
         is_of_tool && has_id && (is_recent || step.status() == StepStatus::AwaitingApproval)
     }
 
-    fn find(&self, step: &str) -> Option<StepNo> {
+    /// Whether Actbook sends the call, and not the agent's client.
+    fn is_sent_here(&self, step: &str) -> bool {
+        self.find(step).is_some_and(|no| matches!(self.execution.plan.step(no).work, StepWork::Tool { .. }))
+    }
+
+    pub(super) fn find(&self, step: &str) -> Option<StepNo> {
         self.execution.plan.find_step(step)
     }
 
@@ -398,6 +405,12 @@ impl Sessions<'_> {
         part: &SessionPart,
         call: SessionCall,
     ) -> Result<AddedCall, Error> {
+        let call = if call.by_agent {
+            call
+        } else {
+            let servers = self.0.catalog().server_digests(&call.tool);
+            SessionCall { node: Some(self.0.runner.open().await?.node_id()), servers, ..call }
+        };
         let command = SessionCommand::AddCall(Box::new(call));
         match self.command(caller, part, command).await {
             Ok(progress) => {
@@ -451,12 +464,56 @@ impl Sessions<'_> {
     /// Starts the call that has its yes. One whose yes is void by now is refused: its state says so.
     pub async fn start_call(self, caller: &Caller, part: &SessionPart, step: &str) -> Result<(), Error> {
         let (labels, step) = (part.session().labels.clone(), step.to_owned());
-        let command = SessionCommand::StartCall { step, labels, node: None, before: None };
+        let node = if part.is_sent_here(&step) { Some(self.0.runner.open().await?.node_id()) } else { None };
+        let command = SessionCommand::StartCall { step, labels, node, before: None };
         match self.command(caller, part, command).await {
             // It is read again, and found as it is then.
             Ok(_) | Err(Error::Refused(Refusal::LabelsMoved | Refusal::NotWaiting { .. })) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Ends the calls that processes which are gone had in flight, in the project's recent sessions.
+    pub async fn settle_lost_calls(self) -> Result<(), Error> {
+        let since_ms = self.now_ms().saturating_sub(LABELS_LAST.as_millis() as i64);
+        let recent = executions::sessions_since(self.0.tenant, &self.0.project, since_ms);
+        for row in recent.all(&self.0.db).await? {
+            self.settle_lost_calls_of(row.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the project's sessions in which nothing has happened for a day.
+    pub async fn close_idle(self) -> Result<(), Error> {
+        let before_ms = self.now_ms().saturating_sub(IDLE_MAX.as_millis() as i64);
+        let open = executions::open_sessions(self.0.tenant, &self.0.project, before_ms);
+        for row in open.all(&self.0.db).await? {
+            let execution = self.0.executions().fold(row.id).await?;
+            if execution.last_entry_at_ms >= before_ms || execution.is_stopping() {
+                continue;
+            }
+            let command = SessionCommand::Close { reason: None, idle_since: Some(execution.position) };
+            match self.0.ledger.command(&ledger::DRIVER_ACTOR.into(), row.id, Command::Session(command)).await
+            {
+                Ok(_) | Err(ledger::Error::Refused(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Like `settle_lost_calls`, for one execution; nothing if it is no session or has no call in flight.
+    pub(super) async fn settle_lost_calls_of(self, stream: StreamId) -> Result<(), Error> {
+        let execution = self.0.executions().fold(stream).await?;
+        if open_session_calls(&execution).next().is_none() {
+            return Ok(());
+        }
+        Ok(self.0.runner.open().await?.lose_session_calls(stream).await?)
+    }
+
+    /// A name for a session of a client that gives none.
+    pub fn new_key(self) -> String {
+        random::id()
     }
 
     /// The caller of a waiting call waits no longer; the question stays until it expires.

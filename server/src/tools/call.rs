@@ -8,7 +8,7 @@ use actbook_engine::chain::Digest;
 use actbook_engine::id::{ExecutionId, StepId};
 use actbook_engine::policy::ErrorCategory;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::classify::RawOutcome;
@@ -73,7 +73,26 @@ pub struct CallContext {
     pub stop_requested: Option<watch::Receiver<bool>>,
     /// For in-process executors: receives progress reports.
     pub on_progress: Option<OnProgress>,
+    /// Receives the answer of an MCP server as it came, before it is classified, for a client that the call is relayed
+    /// for.
+    pub on_answer: Option<OnAnswer>,
+    /// What the client that the call is relayed for sent as `_meta`.
+    pub client_meta: Map<String, Value>,
 }
+
+/// The answer of an MCP server to a call, as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServerAnswer {
+    /// A tool result, also one with `isError`.
+    Result(Value),
+    /// A JSON-RPC error.
+    Error { code: i32, message: String, data: Option<Value> },
+    /// A question of the protocol without sessions.
+    InputRequired(Value),
+}
+
+/// Receives the answer of an MCP server.
+pub type OnAnswer = Arc<dyn Fn(ServerAnswer) + Send + Sync>;
 
 /// A tool's question as it was received, and the reply to it, keyed like the requests in the question.
 #[derive(Clone, Debug)]

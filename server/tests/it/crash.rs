@@ -7,6 +7,7 @@ mod database_outage;
 pub mod direct_sql;
 mod fixture;
 mod frozen;
+mod guarded;
 mod kill;
 mod npm_servers;
 mod real_servers;

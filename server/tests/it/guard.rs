@@ -10,6 +10,7 @@ mod isolation;
 mod plans;
 mod policy;
 mod process;
+mod proxy;
 mod questions;
 
 use std::io::Write;

@@ -70,6 +70,9 @@ pub struct InstallArgs {
     /// With --hooks: in the settings of this account, or of the project in this folder
     #[arg(long, value_enum, default_value_t, requires = "hooks")]
     pub scope: HookScope,
+    /// Offer the tools of the config's servers too, and guard their calls: `actbook mcp --guard`
+    #[arg(long, conflicts_with = "url")]
+    pub guard: bool,
     /// Connect the client to a running `serve` instead of starting Actbook
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub url: Option<String>,

@@ -238,7 +238,7 @@ impl<'a> EventFields<'a> {
 
     fn guarded(self, tool: String, arguments: Value) -> GuardedCall {
         let (id, agent) = (self.text(&CALL_ID), self.text(&AGENT));
-        GuardedCall { tool, arguments, folder: self.folder(), by_agent: true, id, agent }
+        GuardedCall { tool, arguments, folder: self.folder(), relayed: None, id, agent }
     }
 
     /// The end of a call, with what it returned. Gemini and Copilot report failures in the result.

@@ -4,7 +4,7 @@
 
 use actbook_engine::long_number::quote_inexact_in_json;
 use rmcp::model::{
-    CallToolResult, ContentBlock, CustomResult, JsonRpcVersion2_0, RequestId, ResultType,
+    CallToolResult, ContentBlock, CustomResult, JsonRpcVersion2_0, MetaObject, RequestId, ResultType,
     ServerJsonRpcMessage, ServerResult,
 };
 use serde::Deserialize;
@@ -31,6 +31,8 @@ struct CallResultFields {
     #[serde(default, deserialize_with = "present")]
     structured_content: Option<Value>,
     is_error: Option<bool>,
+    #[serde(rename = "_meta")]
+    meta: Option<MetaObject>,
 }
 
 /// Reads an explicit null as `Some(Value::Null)`; only an absent field is `None`.
@@ -92,5 +94,6 @@ fn tool_result(fields: CallResultFields) -> CallToolResult {
     result.content = fields.content.unwrap_or_default();
     result.structured_content = fields.structured_content;
     result.is_error = fields.is_error;
+    result.meta = fields.meta;
     result
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use serde_json::{Value, json};
 
@@ -154,7 +154,9 @@ impl Agent {
     fn load_output_schemas(&mut self) {
         let listed = self.request("tools/list", json!({})).unwrap();
         for tool in listed["tools"].as_array().unwrap() {
-            let validator = jsonschema::validator_for(&tool["outputSchema"]).unwrap();
+            // Tools of other servers need none.
+            let Some(schema) = tool.get("outputSchema") else { continue };
+            let validator = jsonschema::validator_for(schema).unwrap();
             self.schemas.insert(tool["name"].as_str().unwrap().to_owned(), validator);
         }
     }
@@ -231,6 +233,26 @@ impl Agent {
     pub fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.send_request(method, params);
         self.answer_to(id)
+    }
+
+    /// Like `request`; `None`: the server has ended without an answer.
+    pub fn request_to_live_server(&mut self, method: &str, params: Value) -> Option<Result<Value, Value>> {
+        self.last_request_id += 1;
+        let id = self.last_request_id;
+        let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        // The pipe is broken once the server has ended.
+        drop(self.stdin.as_mut()?.write_all(format!("{line}\n").as_bytes()));
+        loop {
+            let message = match self.lines.recv_timeout(TEST_TIMEOUT) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => panic!("no answer to {method}"),
+            };
+            if message["id"] == id && message.get("method").is_none() {
+                let error = message.get("error").cloned();
+                return Some(error.map_or_else(|| Ok(message["result"].clone()), Err));
+            }
+        }
     }
 
     /// Waits for a notification of this method, and removes it from those kept.

@@ -30,7 +30,7 @@ pub const ROOMS: &Table = &[
     ),
     ("guard", &["service", "config", "caller", "error"]),
     ("client", &["service", "tools", "config", "caller", "folders", "error"]),
-    ("mcp", &["service", "tools", "config", "caller", "error"]),
+    ("mcp", &["service", "guard", "tools", "config", "caller", "error"]),
     ("web", &["service", "mcp", "drawing", "tools", "caller", "error"]),
     ("cli", &["service", "guard", "mcp", "web", "drawing", "tools", "config", "caller", "folders", "error"]),
 ];
@@ -64,14 +64,17 @@ const WIRES: [&str; 2] = ["main", "lib"];
 const DOORS: [&str; 4] = ["client", "mcp", "web", "cli"];
 const ENGINE_INSIDES: &str = "execution";
 /// What the doors may name of `tools`: data about tools and processes, never what calls a tool.
-const TOOLS_FOR_DOORS: [&str; 10] = [
+const TOOLS_FOR_DOORS: [&str; 13] = [
     "AskedInput",
+    "CallProgress",
     "CircuitState",
     "Executor",
     "RequestedInput",
+    "ServerAnswer",
     "ServerState",
     "ServerTools",
     "ToolInfo",
+    "ToolQuestionReply",
     "escape_hidden",
     "escape_hidden_in_json",
     "kill_child_processes",

@@ -20,7 +20,7 @@ use crate::tools::mcp::http::PostError;
 use crate::tools::mcp::pending_calls::{PendingCall, RpcResult};
 use crate::tools::mcp::stdio::{CallWriter, ToolCallMeta, ToolCallParams};
 use crate::tools::mcp::{StopFuture, mcp_tasks};
-use crate::tools::{Call, OnLateRawOutcome, OnProgress, new_traceparent};
+use crate::tools::{Call, OnAnswer, OnLateRawOutcome, OnProgress, ServerAnswer, new_traceparent};
 
 /// The `_meta` key of the idempotency key.
 pub const IDEMPOTENCY_KEY_META: &str = "actbook/idempotency-key";
@@ -53,6 +53,7 @@ impl McpConnection {
         };
         match sent {
             Some(mut sent) => {
+                sent.on_answer = call.context.on_answer.clone();
                 let (raw, stopped) = self.await_answer(&mut sent, in_flight, call.timeout, stop).await;
                 if matches!(raw, RawOutcome::TimedOut { .. }) {
                     self.late_calls.await_late_answer(sent, late, &self.peer, &self.endpoint);
@@ -89,7 +90,13 @@ impl McpConnection {
         let params = ToolCallParams { meta, call: params };
         let subscription = self.progress_handlers.subscribe(token.clone(), progress);
         let queued = call_writer.call(&pending, &params);
-        queued.then_some(SentCall { id, answer, _subscription: subscription, _pending: Some(pending) })
+        queued.then_some(SentCall {
+            id,
+            answer,
+            on_answer: None,
+            _subscription: subscription,
+            _pending: Some(pending),
+        })
     }
 
     /// Sends a call over HTTP through rmcp. None: rmcp's client has ended.
@@ -103,7 +110,13 @@ impl McpConnection {
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let handle = self.peer.send_cancellable_request(request, options).await.ok()?;
         let subscription = self.progress_handlers.subscribe(handle.progress_token, progress);
-        Some(SentCall { id: handle.id, answer: handle.rx, _subscription: subscription, _pending: None })
+        Some(SentCall {
+            id: handle.id,
+            answer: handle.rx,
+            on_answer: None,
+            _subscription: subscription,
+            _pending: None,
+        })
     }
 
     /// Waits for the answer, the timeout or the loss of the connection; asks the server to stop when `stop`
@@ -124,7 +137,10 @@ impl McpConnection {
             tokio::select! {
                 biased;
                 answer = &mut sent.answer => break match answer {
-                    Ok(answer) => self.to_raw_outcome(answer).await,
+                    Ok(answer) => {
+                        relay_answer(&answer, sent.on_answer.as_ref());
+                        self.to_raw_outcome(answer).await
+                    }
                     Err(_) => self.connection_lost().await,
                 },
                 () = self.process_exited() => break self.connection_lost().await,
@@ -240,8 +256,29 @@ impl Drop for InFlightCallGuard<'_> {
 pub(super) struct SentCall {
     pub id: RequestId,
     pub answer: oneshot::Receiver<RpcResult>,
+    on_answer: Option<OnAnswer>,
     _subscription: ProgressSubscription,
     _pending: Option<PendingCall>,
+}
+
+/// Passes a server's own answer to the client that the call is relayed for; an error of the transport is none.
+fn relay_answer(answer: &RpcResult, on_answer: Option<&OnAnswer>) {
+    let Some(on_answer) = on_answer else { return };
+    let to_json = |result: serde_json::Result<Value>| result.expect("what was parsed from JSON serialises");
+    match answer {
+        Ok(ServerResult::CallToolResult(result)) => {
+            on_answer(ServerAnswer::Result(to_json(serde_json::to_value(result))));
+        }
+        Ok(ServerResult::InputRequiredResult(asks)) => {
+            on_answer(ServerAnswer::InputRequired(to_json(serde_json::to_value(asks))));
+        }
+        Err(ServiceError::McpError(error)) => on_answer(ServerAnswer::Error {
+            code: error.code.0,
+            message: error.message.clone().into_owned(),
+            data: error.data.clone(),
+        }),
+        Ok(_) | Err(_) => {}
+    }
 }
 
 /// The parameters of `tools/call`, with the reply to a question where there is one. Arguments that are not an
@@ -258,9 +295,19 @@ fn call_params(tool: &str, call: &Call) -> CallToolRequestParams {
 /// The `_meta` of a call: idempotency key and trace context.
 fn call_meta(call: &Call) -> RequestMetaObject {
     let mut meta = RequestMetaObject::new();
+    for (name, value) in call.context.client_meta.iter().filter(|(name, _)| !is_connections_own(name)) {
+        meta.insert(name.clone(), value.clone());
+    }
     meta.insert(IDEMPOTENCY_KEY_META.to_owned(), Value::from(call.key.as_str()));
-    meta.insert(TRACE_META.to_owned(), Value::from(new_traceparent()));
+    if !meta.contains_key(TRACE_META) {
+        meta.insert(TRACE_META.to_owned(), Value::from(new_traceparent()));
+    }
     meta
+}
+
+/// Whether each connection sets this key of `_meta` itself: what a client says to us is not what we say to the server.
+fn is_connections_own(name: &str) -> bool {
+    name == "progressToken" || name.starts_with("io.modelcontextprotocol/")
 }
 
 /// The raw outcome of a tool result; only text blocks are kept of its content, joined by line breaks.
