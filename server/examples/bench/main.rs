@@ -3,6 +3,7 @@
 
 mod bare_database;
 mod engine_path;
+mod guard;
 mod history;
 mod mcp_calls;
 mod mcp_servers;
@@ -33,6 +34,10 @@ fn main() -> anyhow::Result<()> {
     }
     if flag("--tools") {
         suite::tools(&mut measurements)?;
+        return measurements.print(flag("--json"));
+    }
+    if flag("--guard") {
+        suite::guard(&mut measurements, &scale)?;
         return measurements.print(flag("--json"));
     }
     if flag("--notes") {
@@ -67,6 +72,7 @@ fn main() -> anyhow::Result<()> {
         suite::postgres(&mut measurements, &scale, &url)?;
     }
     suite::tools(&mut measurements)?;
+    suite::guard(&mut measurements, &scale)?;
     suite::notes(&mut measurements, &scale)?;
     suite::history(&mut measurements, &scale)?;
     // A training run is instrumented and slow, so its thresholds are not checked.

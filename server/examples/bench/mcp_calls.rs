@@ -44,6 +44,11 @@ impl BenchServer {
     pub fn start(part: &str, transport: &str, database: &str, folder: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--part", part, database, transport]).env("XDG_DATA_HOME", folder);
+        Self::from_command(command, transport)
+    }
+
+    /// Starts a server; over HTTP its first line is its address.
+    pub fn from_command(mut command: Command, transport: &str) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn()?;
         let stdin = child.stdin.take().expect("its stdin is piped");

@@ -17,7 +17,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// Answers every call with its arguments, after `sleep_ms` if given, and counts concurrent calls.
@@ -76,6 +76,19 @@ pub async fn serve_actbook(database: &str, transport: &str) -> anyhow::Result<()
         "stdio" => actbook::mcp::serve_stdio(endpoint).await?,
         _ => serve_http(move || SessionHandler::new(endpoint.clone()), Some(service)).await?,
     }
+    Ok(())
+}
+
+/// Serves the echo server's tool through the guard.
+pub async fn serve_guarded(database: &str) -> anyhow::Result<()> {
+    let program = std::env::current_exe()?;
+    let echo = json!({ "command": program, "args": ["--part", "echo", "-", "stdio"] });
+    let document = json!({ "mcpServers": { "echo": echo }, "servers": { "echo": {} } });
+    let config = Config::parse(&document.to_string(), std::path::Path::new("."))?;
+    let service = Service::open(database, DatabaseOptions::default(), &config).await?;
+    let endpoint = McpEndpoint::new(&service, &config, ToolProfile::Run)?.guarded(&config);
+    actbook::mcp::serve_stdio(endpoint).await?;
+    service.close().await;
     Ok(())
 }
 

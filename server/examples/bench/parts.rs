@@ -59,6 +59,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         "echo" => return runtime()?.block_on(crate::mcp_servers::serve_echo(transport)),
         // With as many threads as `actbook serve` has.
         "web-serve" => return tokio::runtime::Runtime::new()?.block_on(crate::web_server::serve(url)),
+        "guard" => return runtime()?.block_on(crate::mcp_servers::serve_guarded(url)),
         "door" => return runtime()?.block_on(crate::mcp_servers::serve_actbook(url, transport)),
         _ => {}
     }

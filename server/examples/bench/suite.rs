@@ -83,6 +83,11 @@ pub fn tools(measurements: &mut Measurements) -> anyhow::Result<()> {
     crate::tools::measure(measurements, scratch_folder()?.path())
 }
 
+/// Only guarded calls.
+pub fn guard(measurements: &mut Measurements, scale: &Scale) -> anyhow::Result<()> {
+    crate::guard::measure(measurements, scale.door_calls, scratch_folder()?.path())
+}
+
 /// Only note searches.
 pub fn notes(measurements: &mut Measurements, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch_folder()?;
