@@ -18,9 +18,12 @@ use actbook_engine::refusal::Refusal;
 use actbook_engine::rules::{GuardMode, RuleEffect};
 
 use crate::caller::Caller;
-use crate::config::{AskVia, Config};
+use crate::config::{AskVia, Config, PlanUse};
 use crate::error::Error;
-use crate::service::{AddedCall, Service, SessionKey, SessionPart, SessionStepState};
+use crate::service::{
+    AddedCall, AddedRelayedCall, JudgedSession, LiveSession, Service, SessionKey, SessionPart,
+    SessionStepState,
+};
 
 pub use call::GuardedCall;
 pub use hook::{HookAnswer, HookClient, HookEvent, answer_hook};
@@ -58,7 +61,7 @@ pub struct SessionOrigin {
 #[derive(Clone, Debug)]
 pub enum CallDecision {
     /// Its intent is durable: it may be made.
-    Started { part: Box<SessionPart>, step: String, by_yes: bool },
+    Started { live: LiveSession, step: String, by_yes: bool },
     /// Its intent is durable, and the client asks its person before it makes the call.
     AskClient { say: String },
     /// It waits for a person's yes, in this part of the session.
@@ -83,7 +86,9 @@ impl Guard<'_> {
         }
         let planned = self.match_plan(&part, call).await?;
         for _ in 0..JUDGEMENTS_MAX {
-            let (session_call, say) = self.judge_call(caller, origin, &part, call, &planned);
+            let now = self.service.sessions().now_ms();
+            let session = part.judged_with((&call.tool, &stored), call.agent.clone(), now);
+            let (session_call, say) = self.judge_call(caller, origin, session, call, &planned);
             let added = match self.service.sessions().add_call(caller, &part, session_call).await? {
                 AddedCall::Step(added) => added,
                 AddedCall::JudgeAgain => {
@@ -97,6 +102,45 @@ impl Guard<'_> {
             };
             part = self.service.sessions().reload(&part).await?;
             return self.decision_about(&part, &added, say).await;
+        }
+        Err(Refusal::LabelsMoved.into())
+    }
+
+    /// Like `begin_call`, for a call that this process sends. `live`: the session, if a call of it was sent before.
+    pub async fn begin_relayed_call(
+        &self,
+        caller: &Caller,
+        origin: &SessionOrigin,
+        live: Option<LiveSession>,
+        call: &GuardedCall,
+    ) -> Result<CallDecision, Error> {
+        let sessions = self.service.sessions();
+        let stored = sessions.as_stored(&call.arguments);
+        let mut live = match live {
+            Some(live) => live,
+            None => self.open_session(caller, origin).await?.live(),
+        };
+        let planned = if self.config.guard().plan == PlanUse::Off {
+            PlanMatch::default()
+        } else {
+            self.match_plan(&sessions.part_of(&live).await?, call).await?
+        };
+        for _ in 0..JUDGEMENTS_MAX {
+            let session = sessions.live_state(&live, (&call.tool, &stored))?;
+            let (session_call, say) = self.judge_call(caller, origin, session, call, &planned);
+            match sessions.add_relayed_call(caller, &live, session_call).await? {
+                AddedRelayedCall::Started { step } => {
+                    return Ok(CallDecision::Started { live, step, by_yes: false });
+                }
+                AddedRelayedCall::NotStarted { step } => {
+                    return self.decision_about(&sessions.part_of(&live).await?, &step, say).await;
+                }
+                AddedRelayedCall::JudgeAgain => {}
+                AddedRelayedCall::PartOver => {
+                    let part = sessions.part_of(&live).await?;
+                    live = sessions.start_successor(caller, &part).await?.live();
+                }
+            }
         }
         Err(Refusal::LabelsMoved.into())
     }
@@ -122,8 +166,8 @@ impl Guard<'_> {
                     self.service.sessions().start_call(caller, &part, step).await?;
                 }
                 SessionStepState::Started => {
-                    let (part, step) = (Box::new(part), step.to_owned());
-                    return Ok(CallDecision::Started { part, step, by_yes: true });
+                    let (live, step) = (part.live(), step.to_owned());
+                    return Ok(CallDecision::Started { live, step, by_yes: true });
                 }
                 SessionStepState::Refused(say) => return Ok(refused(say)),
             }
@@ -227,14 +271,14 @@ impl Guard<'_> {
         &self,
         caller: &Caller,
         origin: &SessionOrigin,
-        part: &SessionPart,
+        session: JudgedSession,
         call: &GuardedCall,
         planned: &PlanMatch,
     ) -> (SessionCall, Option<String>) {
         let guard = self.config.guard();
-        let mut judged = judge::judge_call(self, caller, part, call);
+        let session_call = session.call(call.tool.clone(), call.arguments.clone());
+        let mut judged = judge::judge_call(self, caller, session, call);
         plan_match::deny_unplanned(&mut judged, guard.mode, planned.refused.as_deref());
-        let session_call = part.session_call(call.tool.clone(), call.arguments.clone());
         let catalog = self.service.catalog();
         let policy = match &call.relayed {
             Some(tool) => catalog.relayed_policy(tool),
@@ -283,7 +327,7 @@ impl Guard<'_> {
             SessionStepState::Started if part.is_asked_in_client(&step) => CallDecision::AskClient { say },
             SessionStepState::Started => {
                 let by_yes = part.has_spent_yes(&step);
-                CallDecision::Started { part: Box::new(part.clone()), step, by_yes }
+                CallDecision::Started { live: part.live(), step, by_yes }
             }
             SessionStepState::Waits | SessionStepState::Approved => {
                 CallDecision::Waits { part: Box::new(part.clone()), step, say }
@@ -299,8 +343,10 @@ impl Guard<'_> {
         part: SessionPart,
         call: &GuardedCall,
     ) -> Result<(SessionPart, String), Error> {
+        let stored = self.service.sessions().as_stored(&call.arguments);
         let mut part = part;
         for _ in 0..JUDGEMENTS_MAX {
+            let session = part.judged_with((&call.tool, &stored), None, self.service.sessions().now_ms());
             let session_call = SessionCall {
                 by_agent: call.relayed.is_none(),
                 adds: judge::labels_added(self.config, &call.tool),
@@ -308,7 +354,7 @@ impl Guard<'_> {
                 agent: call.agent.clone(),
                 note: Some(CallNote::NotSeen),
                 observed: true,
-                ..part.session_call(call.tool.clone(), call.arguments.clone())
+                ..session.call(call.tool.clone(), call.arguments.clone())
             };
             match self.service.sessions().add_call(caller, &part, session_call).await? {
                 AddedCall::Step(step) => return Ok((self.service.sessions().reload(&part).await?, step)),

@@ -36,11 +36,12 @@ use rmcp::model::{
     ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
     UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, RoleServer, ServiceExt, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, ServiceExt, SubscriptionContext};
 use rmcp::{ServerHandler, transport};
 
 use crate::config::{Authority, Config};
 use crate::error::{CommandLineCode, Error};
+use crate::guard::SessionOrigin;
 use crate::service::view::ExecutionView;
 use crate::service::{Agenda, AgentSession, BackgroundDriver, Service};
 use answer::ApprovalRoute;
@@ -222,23 +223,22 @@ impl SessionHandler {
             return Err(message::id_in_use_error(&context.id));
         }
         let mut request = AgentRequest::new(context, endpoint.service());
-        let session = self.session_id_of(&request);
-        let connection = session.is_some().then_some(&*self.guarded);
         let Some(proxy) = endpoint.proxy() else { return Err(endpoint.unknown_tool_error(&params.name)) };
         let Some(tool) = proxy.resolve(&endpoint, &request.caller, &params.name).await else {
             return Err(endpoint.unknown_tool_error(&params.name));
         };
-        let origin = proxy.origin(&endpoint, &request, connection);
+        let origin = self.guarded_origin(proxy, &request);
         request.input_responses = params.input_responses.clone();
         request.request_state = params.request_state.clone();
-        // Spawned, so that the outcome is recorded even if the client disconnects and this future is dropped.
         let endpoint = self.endpoint.clone();
-        let work =
-            tokio::spawn(async move { proxy::call_tool(&endpoint, &request, origin, tool, params).await });
-        work.await.unwrap_or_else(|error| {
-            tracing::error!("a relayed call panicked or was aborted: {error}");
-            Err(ErrorData::internal_error("the call was aborted; its journal entries remain", None))
-        })
+        proxy::run_to_end(async move { proxy::call_tool(&endpoint, &request, origin, tool, params).await })
+            .await?
+    }
+
+    /// The guarded session that a request belongs to.
+    fn guarded_origin(&self, proxy: &Proxy, request: &AgentRequest) -> SessionOrigin {
+        let has_session = self.session_id_of(request).is_some();
+        proxy.origin(&self.endpoint, request, has_session.then_some(&*self.guarded))
     }
 
     /// Reserves the id until its call is answered; None: another call in flight has the same id.
@@ -297,6 +297,11 @@ impl ServerHandler for SessionHandler {
             .enable_extensions()
             .enable_tasks()
             .build();
+        let capabilities = if self.endpoint.proxy().is_some() {
+            proxy::with_changing_lists(capabilities)
+        } else {
+            capabilities
+        };
         ServerConfig::new(capabilities)
             .with_server_info(implementation_info())
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
@@ -370,7 +375,11 @@ impl ServerHandler for SessionHandler {
         _page: Option<PaginatedRequestParams>,
         _context: McpRequestContext,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(prompts::list())
+        let mut listed = prompts::list();
+        if let Some(proxy) = self.endpoint.proxy() {
+            listed.prompts.extend(proxy.list_offers(&self.endpoint).await.prompts);
+        }
+        Ok(listed)
     }
 
     async fn get_prompt(
@@ -380,6 +389,21 @@ impl ServerHandler for SessionHandler {
     ) -> Result<GetPromptResponse, ErrorData> {
         let mut agent_request = AgentRequest::new(context, self.endpoint.service());
         agent_request.caller.session = self.session_id_of(&agent_request);
+        if let Some(proxy) = self.endpoint.proxy()
+            && !prompts::is_own(&request.name)
+        {
+            agent_request.input_responses = request.input_responses.clone();
+            agent_request.request_state = request.request_state.clone();
+            let origin = self.guarded_origin(proxy, &agent_request);
+            let (endpoint, params) = (self.endpoint.clone(), request.clone());
+            let got = proxy::run_to_end(async move {
+                endpoint.proxy()?.get_prompt(&endpoint, &agent_request, origin, &params).await
+            });
+            return match got.await? {
+                Some(got) => got,
+                None => Err(ErrorData::invalid_params(format!("Unknown prompt: {}", request.name), None)),
+            };
+        }
         let arguments = request.arguments.unwrap_or_default();
         Ok(prompts::get(&self.endpoint, &agent_request, &request.name, &arguments).await?.into())
     }
@@ -387,8 +411,21 @@ impl ServerHandler for SessionHandler {
     async fn complete(
         &self,
         request: CompleteRequestParams,
-        _context: McpRequestContext,
+        context: McpRequestContext,
     ) -> Result<CompleteResult, ErrorData> {
+        if let Some(proxy) = self.endpoint.proxy()
+            && !completions::is_own(&request)
+        {
+            let agent_request = AgentRequest::new(context, self.endpoint.service());
+            let origin = self.guarded_origin(proxy, &agent_request);
+            let (endpoint, params) = (self.endpoint.clone(), request.clone());
+            let completed = proxy::run_to_end(async move {
+                endpoint.proxy()?.complete(&endpoint, &agent_request, origin, &params).await
+            });
+            if let Some(completed) = completed.await? {
+                return completed;
+            }
+        }
         completions::complete(self.endpoint.service(), &request).await
     }
 
@@ -397,7 +434,12 @@ impl ServerHandler for SessionHandler {
         _page: Option<PaginatedRequestParams>,
         _context: McpRequestContext,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(resources::list())
+        let mut listed = resources::list();
+        if let Some(proxy) = self.endpoint.proxy() {
+            listed.resources.extend(proxy.list_offers(&self.endpoint).await.resources);
+            (listed.ttl_ms, listed.cache_scope) = (Some(0), Some(CacheScope::Private));
+        }
+        Ok(listed)
     }
 
     async fn list_resource_templates(
@@ -405,14 +447,34 @@ impl ServerHandler for SessionHandler {
         _page: Option<PaginatedRequestParams>,
         _context: McpRequestContext,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(resources::list_templates())
+        let mut listed = resources::list_templates();
+        if let Some(proxy) = self.endpoint.proxy() {
+            listed.resource_templates.extend(proxy.list_offers(&self.endpoint).await.templates);
+            (listed.ttl_ms, listed.cache_scope) = (Some(0), Some(CacheScope::Private));
+        }
+        Ok(listed)
     }
 
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: McpRequestContext,
+        context: McpRequestContext,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        if let Some(proxy) = self.endpoint.proxy()
+            && !request.uri.starts_with(resources::OWN_SCHEME)
+        {
+            let mut agent_request = AgentRequest::new(context, self.endpoint.service());
+            agent_request.input_responses = request.input_responses.clone();
+            agent_request.request_state = request.request_state.clone();
+            let origin = self.guarded_origin(proxy, &agent_request);
+            let (endpoint, params) = (self.endpoint.clone(), request.clone());
+            let read = proxy::run_to_end(async move {
+                endpoint.proxy()?.read_resource(&endpoint, &agent_request, origin, &params).await
+            });
+            if let Some(read) = read.await? {
+                return read;
+            }
+        }
         Ok(resources::read(&self.endpoint, &request.uri).await?.into())
     }
 
@@ -421,6 +483,11 @@ impl ServerHandler for SessionHandler {
         request: SubscribeRequestParams,
         context: McpRequestContext,
     ) -> Result<(), ErrorData> {
+        if let Some(proxy) = self.endpoint.proxy()
+            && !request.uri.starts_with(resources::OWN_SCHEME)
+        {
+            return self.guarded.events.subscribe(proxy, &self.endpoint, request.uri).await;
+        }
         self.subscriptions.add(self.endpoint.service(), context.peer, request.uri).await
     }
 
@@ -430,24 +497,37 @@ impl ServerHandler for SessionHandler {
         _context: McpRequestContext,
     ) -> Result<(), ErrorData> {
         self.subscriptions.remove(&request.uri);
+        self.guarded.events.unsubscribe(&request.uri);
         Ok(())
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(subscriptions::accepted_filter(requested))
+        Some(subscriptions::accepted_filter(requested, self.endpoint.proxy().is_some()))
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        subscriptions::listen(self.endpoint.service(), subscription).await
+        let guarded = self.endpoint.proxy().is_some();
+        let events = guarded.then(|| self.endpoint.service().catalog().subscribe_to_servers());
+        subscriptions::listen(self.endpoint.service(), subscription, events).await
     }
 
-    /// Accepted and ignored: this server sends no log messages, but older clients set a level anyway.
+    /// Actbook itself sends no log messages, but older clients set a level anyway; a guarded endpoint passes it on.
     async fn set_level(
         &self,
-        _request: SetLevelRequestParams,
+        request: SetLevelRequestParams,
         _context: McpRequestContext,
     ) -> Result<(), ErrorData> {
+        if self.endpoint.proxy().is_some() {
+            self.endpoint.service().catalog().set_log_level(&serde_json::json!(request.level)).await;
+        }
         Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if self.endpoint.proxy().is_some() {
+            let events = self.endpoint.service().catalog().subscribe_to_servers();
+            self.guarded.events.start(events, context.peer);
+        }
     }
 
     /// The library parses a known method with bad parameters as a custom request: the error says what is

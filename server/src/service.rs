@@ -47,6 +47,7 @@ mod redact;
 mod relayed_calls;
 mod rerun;
 mod seal;
+mod session_upkeep;
 mod sessions;
 mod stats;
 mod step;
@@ -126,9 +127,11 @@ pub use question::{Asker, PersonQuestion, QuestionFacts, QuestionMedium};
 pub use question_content::CoveredCall;
 pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
-pub use relayed_calls::{RelayedAnswer, RelayedCall};
+pub use relayed_calls::{AddedRelayedCall, RelayedAnswer, RelayedCall};
 pub use rerun::ExecutedPlan;
-pub use sessions::{AddedCall, SessionKey, SessionPart, SessionStepState, Sessions};
+pub use sessions::{
+    AddedCall, JudgedSession, LiveSession, SessionKey, SessionPart, SessionStepState, Sessions,
+};
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
 pub use tail::{ExecutionLabels, LabelCache, TailEntry};

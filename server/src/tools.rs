@@ -23,6 +23,7 @@ mod orphan_reaper;
 mod process;
 mod redaction;
 mod secret;
+mod server_events;
 mod toolset;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,8 +42,8 @@ pub use crate::egress::{CONNECT_TIMEOUT, DnsLookup};
 pub use asked_input::{AskedInput, InputField, ReplyProblem, RequestedInput, UnfitReply};
 use call::OnLateRawOutcome;
 pub use call::{
-    Call, CallContext, CallOutcome, CallProgress, OnAnswer, OnLateOutcome, OnProgress, Origin, Purpose,
-    SaveMcpTask, ServerAnswer, ToolQuestionReply,
+    Call, CallContext, CallOutcome, CallProgress, OnAnswer, OnLateOutcome, OnProgress, OnQuestion, Origin,
+    Purpose, RelayedRequest, SaveMcpTask, ServerAnswer, ServerOffers, ToolQuestionReply,
 };
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use classify::OUTPUT_BYTES_MAX;
@@ -58,6 +59,8 @@ pub use mcp::ServerState;
 pub use process::{ProcessIdentity, kill_child_processes};
 use secret::UnresolvedReference;
 pub use secret::{REDACTED, Secret, Secrets, redact_log_line};
+use server_events::ServerEvents;
+pub use server_events::{ServerEvent, ServerEventKind};
 
 /// A longer progress message is truncated.
 const PROGRESS_MESSAGE_CHARS_MAX: usize = 200;
@@ -80,6 +83,7 @@ pub struct Tools {
     secrets: Secrets,
     egress: EgressClient,
     command_output: OnceLock<OnCommandOutput>,
+    server_events: ServerEvents,
 }
 
 impl fmt::Debug for Tools {
@@ -112,11 +116,12 @@ impl Tools {
         let secrets = Secrets::new(environment);
         secrets.learn_config(config);
         let egress = EgressClient::new(lookup, &config.egress_allow);
-        let mut downstreams = BTreeMap::new();
+        let (mut downstreams, server_events) = (BTreeMap::new(), ServerEvents::new());
         for (name, server) in &config.mcp_servers {
             let settings = config.servers.get(name).cloned().unwrap_or_default();
             let server =
                 mcp::DownstreamServer::new(name, server, &config.folder, &secrets, &egress, &settings);
+            let server = server.with_events(server_events.clone());
             downstreams.insert(name.clone(), Downstream::Mcp(Box::new(server)));
         }
         if !config.commands.is_empty() {
@@ -128,7 +133,8 @@ impl Tools {
         let limits =
             downstreams.keys().map(|name| (name.clone(), ServerLimits::for_server(config, name))).collect();
         let command_output = OnceLock::new();
-        Self { config: Arc::new(config.clone()), downstreams, limits, secrets, egress, command_output }
+        let config = Arc::new(config.clone());
+        Self { config, downstreams, limits, secrets, egress, command_output, server_events }
     }
 
     /// Calls a tool.
@@ -337,6 +343,41 @@ impl Tools {
             Err(mut error) => {
                 self.secrets.redact_text(&mut error);
                 ServerTools { server, tools: Vec::new(), error: Some(error) }
+            }
+        }
+    }
+
+    /// What the servers say from now on without being asked.
+    pub fn subscribe_to_servers(&self) -> tokio::sync::broadcast::Receiver<ServerEvent> {
+        self.server_events.subscribe()
+    }
+
+    /// Has a server report changes of a resource. `Err`: it cannot be reached, or refuses.
+    pub async fn subscribe_to_resource(&self, server: &str, uri: &str) -> Result<(), String> {
+        match self.downstreams.get(server) {
+            Some(Downstream::Mcp(server)) => server.subscribe(uri).await,
+            Some(Downstream::Http | Downstream::Command | Downstream::InProcess(_)) | None => {
+                Err("it has no resources".to_owned())
+            }
+        }
+    }
+
+    /// Sets from which level on the servers that are up log; those that are not stay as they are.
+    pub async fn set_log_level(&self, level: &serde_json::Value) {
+        for downstream in self.downstreams.values() {
+            if let Downstream::Mcp(server) = downstream {
+                server.set_log_level(level).await;
+            }
+        }
+    }
+
+    /// What a server offers beside tools; nothing if it is no MCP server. `Err`: it cannot be reached, or does not list
+    /// it.
+    pub async fn server_offers(&self, name: &str) -> Result<ServerOffers, CatalogError> {
+        match self.downstreams.get(name) {
+            Some(Downstream::Mcp(server)) => server.offers().await,
+            Some(Downstream::Http | Downstream::Command | Downstream::InProcess(_)) | None => {
+                Ok(ServerOffers::default())
             }
         }
     }

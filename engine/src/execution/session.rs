@@ -239,6 +239,14 @@ impl ExecutionState {
         Some(StepNo(newest as u32))
     }
 
+    /// The newest step whose call was added at this position or before. `None`: there is none.
+    pub fn newest_call_up_to(&self, position: Position) -> Option<StepNo> {
+        let is_added =
+            |no: &StepNo| self.step(*no).literal_arguments.is_some_and(|stored| stored.position <= position);
+        let count = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
+        (0..count).rev().map(StepNo).find(is_added)
+    }
+
     /// The steps whose call started when `first`'s did or later; none outside a session, or if `first`'s never
     /// started.
     pub fn steps_started_from(&self, first: StepNo) -> Vec<StepId> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Guard, GuardedCall, paths};
 use crate::caller::Caller;
 use crate::config::{CLIENT_SERVER, Config, GuardConfig};
-use crate::service::{GuardedTool, SessionPart};
+use crate::service::{GuardedTool, JudgedSession};
 
 /// The names for clients' tools that nothing is known of.
 const UNKNOWN_BUILT_INS: [&str; 2] = ["client/other", "client/mcp"];
@@ -25,19 +25,23 @@ const EGRESS: &str = "egress";
 pub const UNTRUSTED: &str = "untrusted";
 
 /// Judges a call by the config's rules and what the session is.
-pub fn judge_call(guard: &Guard<'_>, caller: &Caller, part: &SessionPart, call: &GuardedCall) -> Judgement {
+pub fn judge_call(
+    guard: &Guard<'_>,
+    caller: &Caller,
+    session: JudgedSession,
+    call: &GuardedCall,
+) -> Judgement {
+    let JudgedSession { facts: session, spent_budget, repeats_unknown } = session;
     let (now, config) = (guard.service.sessions().now_ms(), guard.config.guard());
     let facts = RuleFacts {
         call: call_facts(guard.config, call),
         tool: tool_facts(guard.config, call),
-        session: part.rule_facts(call.agent.clone()),
+        session,
         caller: CallerFacts { name: caller.actor.to_string(), roles: Vec::new() },
         now,
     };
     let terms = judgement_terms(guard.config, config, call);
-    let spent_budget = part.spent_budget(&call.tool, now);
-    let stored = guard.service.sessions().as_stored(&call.arguments);
-    let repeats_unknown = !facts.call.read_only && part.has_equal_unknown_call(&call.tool, &stored);
+    let repeats_unknown = repeats_unknown && !facts.call.read_only;
     judge(&config.rules, &facts, &JudgementTerms { spent_budget, repeats_unknown, ..terms })
 }
 

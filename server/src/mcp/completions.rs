@@ -2,7 +2,7 @@
 
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, Reference};
 
-use super::resources;
+use super::{prompts, resources};
 use crate::service::Service;
 
 /// What an argument can be completed with.
@@ -13,6 +13,15 @@ enum CompletionKind {
     OneOf(&'static [&'static str]),
     /// Nothing: the argument is free text or unknown.
     NoCompletion,
+}
+
+/// Whether the argument is of one of Actbook's own prompts or templates.
+pub fn is_own(request: &CompleteRequestParams) -> bool {
+    match &request.r#ref {
+        Reference::Prompt(prompt) => prompts::is_own(&prompt.name),
+        Reference::Resource(resource) => resource.uri.starts_with(resources::OWN_SCHEME),
+        _ => false,
+    }
 }
 
 /// Answers `completion/complete` with the values that begin with what was typed. Err: the database failed.

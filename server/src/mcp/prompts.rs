@@ -132,6 +132,11 @@ pub fn list() -> ListPromptsResult {
     ListPromptsResult::with_all_items(prompts.collect())
 }
 
+/// Whether the prompt is one of Actbook's own.
+pub fn is_own(name: &str) -> bool {
+    PROMPTS.iter().any(|prompt| prompt.name == name)
+}
+
 /// Answers `prompts/get`. Err: a wrong or missing argument, or an unknown prompt, plan or execution.
 pub async fn get(
     endpoint: &McpEndpoint,

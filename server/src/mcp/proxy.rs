@@ -2,9 +2,11 @@
 //! journaled as a step of the agent's session before it is sent, and its answer is passed on as it came.
 
 mod call;
+mod events;
 mod offer;
 mod progress;
 mod question;
+mod requests;
 mod sessions;
 
 use std::collections::HashMap;
@@ -12,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use rmcp::model::{ErrorData, ServerCapabilities};
 
 use super::McpEndpoint;
 use super::request::AgentRequest;
@@ -19,9 +22,11 @@ use crate::caller::Caller;
 use crate::config::{Config, GuardConfig};
 use crate::error::Error;
 use crate::guard::{Guard, SessionOrigin};
-use crate::service::SessionKey;
+use crate::service::{LiveSession, SessionKey};
 pub use call::call_tool;
+use events::EventRelay;
 use offer::OfferedTools;
+use requests::ListedOffers;
 use sessions::CallerSessions;
 
 /// What a guarded endpoint knows beside the tools of its profile.
@@ -31,18 +36,45 @@ pub struct Proxy {
     settings: GuardConfig,
     /// The tools as they were listed last, by server.
     offered: Mutex<HashMap<String, OfferedTools>>,
+    /// Resources and prompts as they were listed last.
+    listed: Mutex<ListedOffers>,
     callers: CallerSessions,
+    /// The sessions of which calls were sent, by their clients' keys.
+    live: Mutex<HashMap<SessionKey, LiveSession>>,
 }
+
+/// Most sessions that are found without reading the database.
+const LIVE_MAX: usize = 4_096;
 
 /// A connection of one client, or a session over HTTP: one guarded session, which begins with its first call.
 #[derive(Debug, Default)]
-pub struct GuardedConnection(OnceLock<(Caller, SessionOrigin)>);
+pub struct GuardedConnection {
+    begun: OnceLock<(Caller, SessionOrigin)>,
+    pub events: EventRelay,
+}
 
 impl Proxy {
     pub fn new(config: &Config) -> Self {
         let settings = config.guard.clone().unwrap_or_default();
-        let (config, offered) = (Arc::new(config.clone()), Mutex::default());
-        Self { config, settings, offered, callers: CallerSessions::default() }
+        let (config, offered, listed) = (Arc::new(config.clone()), Mutex::default(), Mutex::default());
+        Self { config, settings, offered, listed, callers: CallerSessions::default(), live: Mutex::default() }
+    }
+
+    /// The session of this origin, if a call of it was sent before.
+    fn live(&self, origin: &SessionOrigin) -> Option<LiveSession> {
+        self.live.lock().get(&origin.key).cloned()
+    }
+
+    fn keep_live(&self, origin: &SessionOrigin, live: &LiveSession) {
+        let mut sessions = self.live.lock();
+        if sessions.get(&origin.key) == Some(live) {
+            return;
+        }
+        if sessions.len() >= LIVE_MAX {
+            // They are found in the database again.
+            sessions.clear();
+        }
+        sessions.insert(origin.key.clone(), live.clone());
     }
 
     fn guard<'a>(&'a self, endpoint: &'a McpEndpoint) -> Guard<'a> {
@@ -69,7 +101,7 @@ impl Proxy {
         };
         match connection {
             Some(connection) => {
-                let begun = connection.0.get_or_init(|| (request.caller.clone(), origin(new_session())));
+                let begun = connection.begun.get_or_init(|| (request.caller.clone(), origin(new_session())));
                 begun.1.clone()
             }
             None => origin(self.callers.key_of(&request.credential_id(), Instant::now(), new_session)),
@@ -86,11 +118,30 @@ impl Proxy {
 impl GuardedConnection {
     /// Ends the session of the connection, if it has begun.
     pub async fn close(&self, endpoint: &McpEndpoint) -> Result<(), Error> {
-        match (endpoint.proxy(), self.0.get()) {
+        match (endpoint.proxy(), self.begun.get()) {
             (Some(proxy), Some((caller, origin))) => {
                 proxy.guard(endpoint).close(caller, origin, "the client disconnected").await
             }
             (None, _) | (_, None) => Ok(()),
         }
     }
+}
+
+/// Does work in a task of its own, so that its outcome is recorded even if the client disconnects and the request's future
+/// is dropped.
+pub async fn run_to_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, ErrorData> {
+    tokio::spawn(work).await.map_err(|error| {
+        tracing::error!("a relayed request panicked or was aborted: {error}");
+        ErrorData::internal_error("the call was aborted; its journal entries remain", None)
+    })
+}
+
+/// The capabilities of an endpoint whose lists are those of servers, too.
+pub fn with_changing_lists(mut capabilities: ServerCapabilities) -> ServerCapabilities {
+    capabilities.tools.iter_mut().for_each(|tools| tools.list_changed = Some(true));
+    capabilities.resources.iter_mut().for_each(|resources| resources.list_changed = Some(true));
+    capabilities.prompts.iter_mut().for_each(|prompts| prompts.list_changed = Some(true));
+    capabilities
 }

@@ -21,6 +21,8 @@ const PLAN_FORMAT_END: &str = "## States";
 /// Journal entries, or executions to complete an id from, that are read at most.
 const ROWS_READ_MAX: u64 = 1_000;
 const COMPLETIONS_MAX: usize = 100;
+/// How the addresses of Actbook's own resources begin.
+pub const OWN_SCHEME: &str = "actbook://";
 /// How long a client may cache what changes only with the binary.
 const STATIC_TTL_MS: u64 = 3_600_000;
 
@@ -38,7 +40,7 @@ pub enum ResourceUri {
 impl ResourceUri {
     /// Parses an `actbook://` URI. None: no resource has such a URI.
     pub fn parse(uri: &str) -> Option<Self> {
-        let path = uri.strip_prefix("actbook://")?;
+        let path = uri.strip_prefix(OWN_SCHEME)?;
         let parts: Vec<&str> = path.split('/').collect();
         match parts.as_slice() {
             ["guide"] => Some(Self::Guide),

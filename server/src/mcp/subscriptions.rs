@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
-use rmcp::service::{Peer, RoleServer, SubscriptionContext};
-use tokio::sync::mpsc;
+use rmcp::service::{Peer, RoleServer, SubscriptionContext, SubscriptionSendError};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::resources::{ResourceUri, not_found};
 use crate::service::Service;
+use crate::tools::{ServerEvent, ServerEventKind};
 
 /// Most subscriptions of one session, or of one `subscriptions/listen` request.
 const SUBSCRIBED_MAX: usize = 100;
@@ -72,18 +74,27 @@ fn subscribable_execution_id(uri: &str) -> Option<String> {
 }
 
 /// The part of the requested filter that this server serves: executions and their journals, `SUBSCRIBED_MAX`
-/// at most.
-pub fn accepted_filter(requested: &SubscriptionFilter) -> SubscriptionFilter {
+/// at most; with `lists`, changes of lists too.
+pub fn accepted_filter(requested: &SubscriptionFilter, lists: bool) -> SubscriptionFilter {
     let uris = requested.resource_subscriptions.iter().flatten();
     let served = uris.filter(|uri| subscribable_execution_id(uri).is_some()).take(SUBSCRIBED_MAX).cloned();
     let mut accepted = SubscriptionFilter::new();
     accepted.resource_subscriptions = Some(served.collect());
+    if lists {
+        accepted.tools_list_changed = requested.tools_list_changed;
+        accepted.resources_list_changed = requested.resources_list_changed;
+        accepted.prompts_list_changed = requested.prompts_list_changed;
+    }
     accepted
 }
 
 /// Answers `subscriptions/listen` (sessionless protocol): notifies until the request is cancelled or the
 /// client is lost.
-pub async fn listen(service: &Service, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+pub async fn listen(
+    service: &Service,
+    subscription: SubscriptionContext,
+    mut events: Option<broadcast::Receiver<ServerEvent>>,
+) -> Result<(), ErrorData> {
     let (sender, mut changed_uris) = mpsc::channel::<String>(SUBSCRIBED_MAX);
     let mut watchers = JoinSet::new();
     for uri in subscription.accepted().resource_subscriptions.iter().flatten() {
@@ -103,7 +114,47 @@ pub async fn listen(service: &Service, subscription: SubscriptionContext) -> Res
                     return Ok(());
                 }
             }
+            Some(kind) = next_event(&mut events) => {
+                if notify_of_list(&subscription, &kind).await.is_err() {
+                    return Ok(());
+                }
+            }
             () = subscription.cancelled() => return Ok(()),
         }
+    }
+}
+
+/// The next event of a server. `None`: there will be none.
+async fn next_event(events: &mut Option<broadcast::Receiver<ServerEvent>>) -> Option<ServerEventKind> {
+    loop {
+        match events.as_mut()?.recv().await {
+            Ok(event) => return Some(event.kind),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => *events = None,
+        }
+    }
+}
+
+/// Notifies a client of a list that has changed, if it asked for that list.
+async fn notify_of_list(
+    subscription: &SubscriptionContext,
+    kind: &ServerEventKind,
+) -> Result<(), SubscriptionSendError> {
+    let (accepted, sink) = (subscription.accepted(), subscription.sink());
+    match kind {
+        ServerEventKind::ToolsChanged if accepted.tools_list_changed == Some(true) => {
+            sink.notify_tool_list_changed().await
+        }
+        ServerEventKind::ResourcesChanged if accepted.resources_list_changed == Some(true) => {
+            sink.notify_resource_list_changed().await
+        }
+        ServerEventKind::PromptsChanged if accepted.prompts_list_changed == Some(true) => {
+            sink.notify_prompt_list_changed().await
+        }
+        ServerEventKind::ToolsChanged
+        | ServerEventKind::ResourcesChanged
+        | ServerEventKind::PromptsChanged
+        | ServerEventKind::ResourceUpdated { .. }
+        | ServerEventKind::Logged(_) => Ok(()),
     }
 }

@@ -49,6 +49,10 @@ pub struct CallRelay {
     /// Receives the server's own answer.
     pub on_answer: Option<tools::OnAnswer>,
     pub on_progress: Option<tools::OnProgress>,
+    /// Answers what the server asks during the call.
+    pub on_question: Option<tools::OnQuestion>,
+    /// The request that is sent instead of a tool call.
+    pub request: Option<tools::RelayedRequest>,
     /// The client's `_meta`.
     pub client_meta: serde_json::Map<String, Value>,
 }
@@ -86,6 +90,8 @@ pub async fn perform_call(
         stop_requested: stop_signal,
         on_progress: None,
         on_answer: relay.on_answer,
+        on_question: relay.on_question,
+        request: relay.request,
         client_meta: relay.client_meta,
     };
     let may_send = OnceLock::new();

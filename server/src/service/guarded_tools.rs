@@ -8,13 +8,14 @@ use actbook_engine::chain::Digest;
 use actbook_engine::rules::PinState;
 use actbook_engine::tool_policy::ToolPolicy;
 use serde_json::Value;
+use tokio::sync::broadcast;
 
 use super::redact::tool_part;
 use super::tools::ToolCatalog;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::ListServerRequest;
-use crate::tools::{Annotations, CatalogError, ToolInfo};
+use crate::tools::{Annotations, CatalogError, ServerEvent, ServerOffers, ToolInfo};
 
 /// How long a relayed call may take, unless the config says otherwise: its client decides when it waits no longer.
 const RELAYED_CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
@@ -36,6 +37,14 @@ pub struct GuardedTool {
 pub struct OfferedDefinition {
     pub tool: GuardedTool,
     pub definition: Value,
+}
+
+impl GuardedTool {
+    /// A request of the protocol that only reads, such as `server/resources/read`: it has no definition.
+    pub fn of_reading_request(name: &str) -> Self {
+        let hints = Annotations { read_only: Some(true), ..Annotations::default() };
+        Self { name: name.to_owned(), digest: None, pin: PinState::Same, hints }
+    }
 }
 
 impl ToolCatalog<'_> {
@@ -63,6 +72,31 @@ impl ToolCatalog<'_> {
             Ok(OfferedDefinition { tool: self.guarded_tool_of(server, &info)?, definition })
         };
         listed.tools.into_iter().map(offered).collect()
+    }
+
+    /// What the servers say from now on without being asked.
+    pub fn subscribe_to_servers(self) -> broadcast::Receiver<ServerEvent> {
+        self.0.tools.subscribe_to_servers()
+    }
+
+    /// Has a server report changes of a resource. `Err`: it cannot be reached, or refuses.
+    pub async fn subscribe_to_resource(self, server: &str, uri: &str) -> Result<(), String> {
+        self.0.tools.subscribe_to_resource(server, uri).await
+    }
+
+    /// Sets from which level on the servers that are up log.
+    pub async fn set_log_level(self, level: &Value) {
+        self.0.tools.set_log_level(level).await;
+    }
+
+    /// What a server offers beside tools, redacted. `Err`: it cannot be reached, or does not list it.
+    pub async fn server_offers(self, server: &str) -> Result<ServerOffers, Error> {
+        let offers = self.0.tools.server_offers(server).await;
+        let mut offers = offers.map_err(|error| Error::ToolUnavailable { error, nearest: None })?;
+        let ServerOffers { resources, resource_templates, prompts } = &mut offers;
+        let all = resources.iter_mut().chain(resource_templates).chain(prompts);
+        all.for_each(|item| self.0.tools.redact(item));
+        Ok(offers)
     }
 
     /// One tool, by `server/tool`. Of a server that cannot be reached it is what is known of it: the call fails when it

@@ -9,9 +9,9 @@ use actbook_engine::chain::{Digest, with_sorted_keys};
 use actbook_engine::event::{CallNote, MatchedStep, SessionStart};
 use actbook_engine::execution::{
     ActionFacts, ApprovalAnswer, CallAnswer, CallVerdict, Command, Execution, FACTS_BYTES_MAX,
-    LoadedPayloads, ReportedOutcome, SessionCall, SessionCommand, SessionState, open_session_calls,
+    LoadedPayloads, ReportedOutcome, SessionCall, SessionCommand, SessionState,
 };
-use actbook_engine::id::{ExecutionId, StepNo, StreamId};
+use actbook_engine::id::{ExecutionId, NodeId, StepNo, StreamId};
 use actbook_engine::plan::{Plan, StepWork};
 use actbook_engine::policy::{ErrorCategory, StepStatus};
 use actbook_engine::refusal::Refusal;
@@ -21,21 +21,19 @@ use serde_json::{Value, json};
 use super::Service;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, DriveState, KeyedReply, StartSessionRequest};
+use crate::ledger::{DriveState, KeyedReply, StartSessionRequest};
 use crate::random;
 use crate::store::executions;
 
 /// For how long the labels of a project's earlier sessions concern a new one.
-const LABELS_LAST: Duration = Duration::from_secs(24 * 60 * 60);
-/// A session in which nothing has happened for so long is over.
-const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LABELS_LAST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Guarded sessions: finding, starting and ending them, and the calls in them.
 #[derive(Clone, Copy, Debug)]
 pub struct Sessions<'a>(pub(super) &'a Service);
 
 /// A session by the client's own id of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     /// The client, such as `claude-code`.
     pub client: String,
@@ -50,6 +48,66 @@ pub struct SessionPart {
     /// The number of the part, from 1.
     number: u32,
     execution: Arc<Execution>,
+}
+
+/// A part of a session whose calls this process sends. Nothing of its state is held here, so that the state is not copied
+/// for each call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSession {
+    pub(super) stream: StreamId,
+    pub(super) key: SessionKey,
+    pub(super) number: u32,
+}
+
+/// What a call is judged with of its session.
+#[derive(Clone, Debug)]
+pub struct JudgedSession {
+    pub facts: SessionFacts,
+    /// Why the budget allows no further call of the tool; `None`: it allows one.
+    pub spent_budget: Option<String>,
+    /// An equal call has an unknown outcome, and its tool is neither read-only nor idempotent.
+    pub repeats_unknown: bool,
+}
+
+impl JudgedSession {
+    /// `arguments`: of the call, as they are stored.
+    pub(super) fn of(
+        execution: &Execution,
+        (tool, arguments): (&str, &Value),
+        agent: Option<String>,
+        now_ms: i64,
+    ) -> Self {
+        let digest = arguments_digest(execution, arguments);
+        Self {
+            facts: session_facts(execution, agent).expect("a part is an open execution"),
+            spent_budget: execution.spent_budget(tool, now_ms),
+            repeats_unknown: execution.equal_unknown_call(tool, digest).is_some(),
+        }
+    }
+
+    /// A call that was judged with the session as it is here, allowed and without anything else.
+    pub fn call(&self, tool: String, arguments: Value) -> SessionCall {
+        SessionCall {
+            tool,
+            arguments,
+            by_agent: true,
+            node: None,
+            policies: Default::default(),
+            servers: Default::default(),
+            undo: None,
+            adds: BTreeSet::new(),
+            call: None,
+            agent: None,
+            matched: None,
+            before: None,
+            labels: self.facts.labels.clone(),
+            verdict: CallVerdict::Allow,
+            rule: None,
+            note: None,
+            expires_at_ms: None,
+            observed: false,
+        }
+    }
 }
 
 /// The result of adding a call.
@@ -88,6 +146,12 @@ impl SessionKey {
     fn plan_name(&self) -> String {
         format!("{} session", self.client)
     }
+}
+
+/// The salted digest of arguments, as they are stored.
+fn arguments_digest(execution: &Execution, arguments: &Value) -> Digest {
+    let bytes = serde_json::to_vec(&with_sorted_keys(arguments)).expect("a JSON value always serialises");
+    Digest::salted(execution.salt(), &bytes)
 }
 
 /// What rules read about a session; `None`: the execution is none.
@@ -143,38 +207,14 @@ impl SessionPart {
         self.execution.session.as_deref().expect("a part is an open execution")
     }
 
-    /// A call that was judged with the session as it is here, allowed and without anything else.
-    pub fn session_call(&self, tool: String, arguments: Value) -> SessionCall {
-        SessionCall {
-            tool,
-            arguments,
-            by_agent: true,
-            node: None,
-            policies: Default::default(),
-            servers: Default::default(),
-            undo: None,
-            adds: BTreeSet::new(),
-            call: None,
-            agent: None,
-            matched: None,
-            before: None,
-            labels: self.session().labels.clone(),
-            verdict: CallVerdict::Allow,
-            rule: None,
-            note: None,
-            expires_at_ms: None,
-            observed: false,
-        }
+    /// What a call of this tool with these arguments, as they are stored, is judged with; `agent`: the subagent that calls.
+    pub fn judged_with(&self, call: (&str, &Value), agent: Option<String>, now_ms: i64) -> JudgedSession {
+        JudgedSession::of(&self.execution, call, agent, now_ms)
     }
 
-    /// What rules read about the session; `agent`: the subagent that calls.
-    pub fn rule_facts(&self, agent: Option<String>) -> SessionFacts {
-        session_facts(&self.execution, agent).expect("a part is an open execution")
-    }
-
-    /// Why the budget allows no further call of the tool; `None`: it allows one.
-    pub fn spent_budget(&self, tool: &str, now_ms: i64) -> Option<String> {
-        self.execution.spent_budget(tool, now_ms)
+    /// The part as the process that sends its calls needs it.
+    pub fn live(&self) -> LiveSession {
+        LiveSession { stream: self.stream, key: self.key.clone(), number: self.number }
     }
 
     /// The step of this call with the client's id `call` and these arguments, as they are stored. One that was made and
@@ -244,20 +284,13 @@ impl SessionPart {
         self.execution.plan.find_step(step)
     }
 
-    /// Whether an equal call has an unknown outcome, and its tool is neither read-only nor idempotent by the config.
-    /// `arguments`: as they are stored.
-    pub fn has_equal_unknown_call(&self, tool: &str, arguments: &Value) -> bool {
-        self.execution.equal_unknown_call(tool, self.digest(arguments)).is_some()
-    }
-
     /// Whether the step's call was decided with these arguments, as they are stored.
     pub fn is_of_arguments(&self, step: &str, arguments: &Value) -> bool {
         self.find(step).is_some_and(|no| self.has_arguments(no, arguments))
     }
 
     fn digest(&self, arguments: &Value) -> Digest {
-        let bytes = serde_json::to_vec(&with_sorted_keys(arguments)).expect("a JSON value always serialises");
-        Digest::salted(self.execution.salt(), &bytes)
+        arguments_digest(&self.execution, arguments)
     }
 
     fn has_arguments(&self, no: StepNo, arguments: &Value) -> bool {
@@ -286,6 +319,17 @@ impl Sessions<'_> {
         let mut stored = arguments.clone();
         self.0.tools.redact(&mut stored);
         stored
+    }
+
+    /// The part as it is now.
+    pub async fn part_of(self, live: &LiveSession) -> Result<SessionPart, Error> {
+        let execution = self.0.executions().fold(live.stream).await?;
+        Ok(SessionPart { stream: live.stream, key: live.key.clone(), number: live.number, execution })
+    }
+
+    /// The process as the journal names it.
+    pub(super) async fn node(self) -> Result<NodeId, Error> {
+        Ok(self.0.runner.open().await?.node_id())
     }
 
     /// The newest part of a session. `None`: it has not begun.
@@ -405,21 +449,11 @@ impl Sessions<'_> {
         part: &SessionPart,
         call: SessionCall,
     ) -> Result<AddedCall, Error> {
-        let call = if call.by_agent {
-            call
-        } else {
-            let servers = self.0.catalog().server_digests(&call.tool);
-            SessionCall { node: Some(self.0.runner.open().await?.node_id()), servers, ..call }
-        };
         let command = SessionCommand::AddCall(Box::new(call));
         match self.command(caller, part, command).await {
             Ok(progress) => {
                 let execution = self.0.executions().fold(part.stream).await?;
-                let added_before = |no: &StepNo| {
-                    let stored = execution.step(*no).literal_arguments;
-                    stored.is_some_and(|stored| stored.position <= progress.position)
-                };
-                let step = execution.step_numbers().filter(added_before).last();
+                let step = execution.newest_call_up_to(progress.position);
                 let step = step.ok_or_else(|| Error::Bug("a call was added without a step".to_owned()))?;
                 Ok(AddedCall::Step(execution.step_id(step).to_string()))
             }
@@ -464,51 +498,13 @@ impl Sessions<'_> {
     /// Starts the call that has its yes. One whose yes is void by now is refused: its state says so.
     pub async fn start_call(self, caller: &Caller, part: &SessionPart, step: &str) -> Result<(), Error> {
         let (labels, step) = (part.session().labels.clone(), step.to_owned());
-        let node = if part.is_sent_here(&step) { Some(self.0.runner.open().await?.node_id()) } else { None };
+        let node = if part.is_sent_here(&step) { Some(self.node().await?) } else { None };
         let command = SessionCommand::StartCall { step, labels, node, before: None };
         match self.command(caller, part, command).await {
             // It is read again, and found as it is then.
             Ok(_) | Err(Error::Refused(Refusal::LabelsMoved | Refusal::NotWaiting { .. })) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    /// Ends the calls that processes which are gone had in flight, in the project's recent sessions.
-    pub async fn settle_lost_calls(self) -> Result<(), Error> {
-        let since_ms = self.now_ms().saturating_sub(LABELS_LAST.as_millis() as i64);
-        let recent = executions::sessions_since(self.0.tenant, &self.0.project, since_ms);
-        for row in recent.all(&self.0.db).await? {
-            self.settle_lost_calls_of(row.id).await?;
-        }
-        Ok(())
-    }
-
-    /// Ends the project's sessions in which nothing has happened for a day.
-    pub async fn close_idle(self) -> Result<(), Error> {
-        let before_ms = self.now_ms().saturating_sub(IDLE_MAX.as_millis() as i64);
-        let open = executions::open_sessions(self.0.tenant, &self.0.project, before_ms);
-        for row in open.all(&self.0.db).await? {
-            let execution = self.0.executions().fold(row.id).await?;
-            if execution.last_entry_at_ms >= before_ms || execution.is_stopping() {
-                continue;
-            }
-            let command = SessionCommand::Close { reason: None, idle_since: Some(execution.position) };
-            match self.0.ledger.command(&ledger::DRIVER_ACTOR.into(), row.id, Command::Session(command)).await
-            {
-                Ok(_) | Err(ledger::Error::Refused(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Like `settle_lost_calls`, for one execution; nothing if it is no session or has no call in flight.
-    pub(super) async fn settle_lost_calls_of(self, stream: StreamId) -> Result<(), Error> {
-        let execution = self.0.executions().fold(stream).await?;
-        if open_session_calls(&execution).next().is_none() {
-            return Ok(());
-        }
-        Ok(self.0.runner.open().await?.lose_session_calls(stream).await?)
     }
 
     /// A name for a session of a client that gives none.

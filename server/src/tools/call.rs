@@ -76,8 +76,28 @@ pub struct CallContext {
     /// Receives the answer of an MCP server as it came, before it is classified, for a client that the call is relayed
     /// for.
     pub on_answer: Option<OnAnswer>,
+    /// Answers what the server asks during the call, in the protocol with sessions.
+    pub on_question: Option<OnQuestion>,
+    /// For calls that are relayed: the request that is sent instead of a tool call.
+    pub request: Option<RelayedRequest>,
     /// What the client that the call is relayed for sent as `_meta`.
     pub client_meta: Map<String, Value>,
+}
+
+/// A request to an MCP server that is no tool call, with its parameters as the client sent them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RelayedRequest {
+    ReadResource(Value),
+    GetPrompt(Value),
+    Complete(Value),
+}
+
+/// What an MCP server offers beside tools, as it describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerOffers {
+    pub resources: Vec<Value>,
+    pub resource_templates: Vec<Value>,
+    pub prompts: Vec<Value>,
 }
 
 /// The answer of an MCP server to a call, as it came.
@@ -90,6 +110,9 @@ pub enum ServerAnswer {
     /// A question of the protocol without sessions.
     InputRequired(Value),
 }
+
+/// Answers a server's elicitation, given its parameters. `None`: nobody was asked.
+pub type OnQuestion = Arc<dyn Fn(Value) -> BoxFuture<'static, Option<Value>> + Send + Sync>;
 
 /// Receives the answer of an MCP server.
 pub type OnAnswer = Arc<dyn Fn(ServerAnswer) + Send + Sync>;

@@ -32,8 +32,10 @@ use super::catalog::{CatalogError, ToolListing};
 use super::classify::RawOutcome;
 use super::process::ProcessIdentity;
 use super::secret::{Secrets, UnresolvedReference};
+use super::server_events::ServerEvents;
 use super::{
-    Call, CircuitState, OnLateRawOutcome, OnProgress, environment, stopped_before_send, withheld_before_send,
+    Call, CircuitState, OnLateRawOutcome, OnProgress, ServerOffers, environment, stopped_before_send,
+    withheld_before_send,
 };
 use crate::config::{ConfigTemplate, InheritEnv, McpServer, ServerConfig};
 use crate::egress::EgressClient;
@@ -60,6 +62,7 @@ pub struct DownstreamServer {
     secrets: Secrets,
     egress: EgressClient,
     restart_policy: RestartPolicy,
+    events: ServerEvents,
     /// The current connection or connection attempt. It continues when a call stops waiting for it.
     slot: Mutex<Option<McpConnectionSlot>>,
 }
@@ -117,7 +120,27 @@ impl DownstreamServer {
             secrets: secrets.clone(),
             egress: egress.clone(),
             restart_policy: RestartPolicy::from_config(settings),
+            events: ServerEvents::new(),
             slot: Mutex::default(),
+        }
+    }
+
+    /// The same server, which passes what it says unasked to these receivers.
+    pub fn with_events(self, events: ServerEvents) -> Self {
+        Self { events, ..self }
+    }
+
+    /// Has the server report changes of a resource; connects if necessary. `Err`: it cannot be reached, or refuses.
+    pub async fn subscribe(&self, uri: &str) -> Result<(), String> {
+        let connection = self.live_connection().await.map_err(|error| error.why)?;
+        connection.subscribe(uri).await
+    }
+
+    /// Sets from which level on the server logs, if it is up; a refusal is ignored.
+    pub async fn set_log_level(&self, level: &Value) {
+        let connected = self.slot.lock().as_ref().and_then(|slot| slot.connect_future.peek().cloned());
+        if let Some(Ok(connection)) = connected {
+            connection.set_log_level(level).await;
         }
     }
 
@@ -151,9 +174,10 @@ impl DownstreamServer {
             }
             Ok(ReadyConnection { connection, .. }) => {
                 let deadline = Instant::now() + call.timeout;
-                let (raw, stopped) = match mcp_tasks::replied_task(call) {
-                    Some(task) => (mcp_tasks::send_reply(&connection, task, call).await, false),
-                    None => connection.call(tool, call, (progress, late), stop.as_mut()).await,
+                let (raw, stopped) = match (&call.context.request, mcp_tasks::replied_task(call)) {
+                    (Some(request), _) => connection.relay_request(request, call, stop.as_mut()).await,
+                    (None, Some(task)) => (mcp_tasks::send_reply(&connection, task, call).await, false),
+                    (None, None) => connection.call(tool, call, (progress, late), stop.as_mut()).await,
                 };
                 if matches!(raw, RawOutcome::TimedOut { .. }) {
                     // In a separate Tokio task: the call's outcome does not depend on it.
@@ -246,6 +270,16 @@ impl DownstreamServer {
         listing.map_err(unreachable)
     }
 
+    /// What the server offers beside tools; connects if necessary.
+    pub async fn offers(&self) -> Result<ServerOffers, CatalogError> {
+        let unreachable = |why| CatalogError::Unreachable { server: self.name.clone(), why };
+        let connection = self.live_connection().await.map_err(|error| unreachable(error.why))?;
+        connection
+            .offers()
+            .await
+            .map_err(|why| unreachable(format!("`{}` does not list what it offers: {why}", self.name)))
+    }
+
     /// A connection and the listing made on that same connection: a restarted server may offer other tools.
     /// The inner error says why the tools could not be listed; the connection may still carry calls.
     async fn connect_and_list(
@@ -322,12 +356,15 @@ impl DownstreamServer {
                     unavailable(format!("the server `{name}` cannot be started: {problem}"))
                 })?;
                 let limit = self.restart_policy.start_timeout;
-                let starting = connection::start_child(name, command, self.secrets.clone(), limit);
+                let events = self.events.clone();
+                let starting = connection::start_child(name, command, self.secrets.clone(), limit, events);
                 Ok(tokio::spawn(restart::run_after(wait, starting)))
             }
             McpServer::Http { url, headers } => {
                 let client = McpHttpClient::new(&self.egress, url, headers, &self.secrets);
-                let reaching = connection::connect_http(name, client, self.restart_policy.start_timeout);
+                let events = self.events.clone();
+                let reaching =
+                    connection::connect_http(name, client, self.restart_policy.start_timeout, events);
                 Ok(tokio::spawn(restart::run_after(wait, reaching)))
             }
         }

@@ -4,6 +4,7 @@
 mod boundary;
 mod clients;
 mod failures;
+mod http;
 mod injections;
 mod install;
 mod isolation;
@@ -12,6 +13,8 @@ mod policy;
 mod process;
 mod proxy;
 mod questions;
+mod relay;
+mod relay_clients;
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};

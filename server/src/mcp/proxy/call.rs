@@ -7,7 +7,7 @@ use rmcp::model::{
     InputRequiredResult,
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::super::McpEndpoint;
@@ -18,8 +18,8 @@ use super::progress::ProgressRelay;
 use super::question::WaitingCall;
 use crate::error::Error;
 use crate::guard::{CallDecision, GuardedCall, SessionOrigin};
-use crate::service::{RelayedAnswer, RelayedCall, SendingSince, SessionPart};
-use crate::tools::{ServerAnswer, ToolQuestionReply};
+use crate::service::{GuardedTool, LiveSession, RelayedAnswer, RelayedCall, SendingSince};
+use crate::tools::{OnQuestion, RelayedRequest, ServerAnswer, ToolQuestionReply};
 
 /// How many rounds of questions one call of a tool may ask, where we put them to the person.
 const ROUNDS_MAX: usize = 10;
@@ -49,12 +49,34 @@ impl CallFailure {
     pub fn refused(say: &str) -> Self {
         Self::Refused(say.to_owned())
     }
+
+    /// What the agent reads.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Error(error) => {
+                let report = report_for_agent(error);
+                format!("{}; {}", report.message, report.cure)
+            }
+            Self::Refused(say) => say.clone(),
+            Self::InputRequired(_) => "a person is asked first".to_owned(),
+            Self::Server(error) => error.message.clone().into_owned(),
+        }
+    }
 }
 
 impl From<Error> for CallFailure {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
+}
+
+/// What a client asks of a server.
+pub struct GuardedWork {
+    /// `server/tool`, or the server and the method of another request.
+    pub tool: String,
+    pub arguments: Value,
+    /// The request that is sent instead of a tool call.
+    pub request: Option<RelayedRequest>,
 }
 
 /// Answers a call of a server's tool, written `server/tool`, in the session of this origin.
@@ -65,30 +87,36 @@ pub async fn call_tool(
     tool: String,
     params: CallToolRequestParams,
 ) -> Result<CallToolResponse, ErrorData> {
-    let proxy = endpoint.proxy().expect("only a guarded endpoint offers the servers' tools");
-    let progress = ProgressRelay::new(request);
-    let mut guarded = GuardedRequest { endpoint, proxy, request, progress, origin };
-    let answered = guarded.run(tool, params).await;
-    guarded.progress.finish().await;
-    match answered {
+    let arguments = Value::Object(params.arguments.unwrap_or_default());
+    let work = GuardedWork { tool, arguments, request: None };
+    match relay(endpoint, request, origin, &work).await.and_then(response) {
         Ok(response) => Ok(response),
         Err(CallFailure::InputRequired(result)) => Ok(result.into()),
         Err(CallFailure::Server(error)) => Err(error),
-        Err(CallFailure::Refused(say)) => Ok(error_result(&say).into()),
-        Err(CallFailure::Error(error)) => {
-            let report = report_for_agent(&error);
-            Ok(error_result(&format!("{}; {}", report.message, report.cure)).into())
+        Err(failure @ (CallFailure::Refused(_) | CallFailure::Error(_))) => {
+            Ok(error_result(&failure.text()).into())
         }
     }
 }
 
+/// Has a call judged, asked about and sent, and returns its answer. What the server asks in the protocol without
+/// sessions is put to the person at a client of an older one.
+pub async fn relay(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    origin: SessionOrigin,
+    work: &GuardedWork,
+) -> Result<RelayedAnswer, CallFailure> {
+    let proxy = endpoint.proxy().expect("only a guarded endpoint relays");
+    let progress = ProgressRelay::new(request);
+    let mut guarded = GuardedRequest { endpoint, proxy, request, progress, origin };
+    let answered = guarded.run(work).await;
+    guarded.progress.finish().await;
+    answered
+}
+
 impl GuardedRequest<'_> {
-    async fn run(
-        &mut self,
-        tool: String,
-        params: CallToolRequestParams,
-    ) -> Result<CallToolResponse, CallFailure> {
-        let arguments = Value::Object(params.arguments.unwrap_or_default());
+    async fn run(&mut self, work: &GuardedWork) -> Result<RelayedAnswer, CallFailure> {
         let mut reply = None;
         if self.carries_own_state() {
             self.apply_carried_answer().await?;
@@ -96,13 +124,13 @@ impl GuardedRequest<'_> {
             reply = carried_reply(self.request);
         }
         for _ in 0..ROUNDS_MAX {
-            match self.send_when_allowed(&tool, &arguments, reply.take()).await? {
+            match self.send_when_allowed(work, reply.take()).await? {
                 RelayedAnswer::Server(ServerAnswer::InputRequired(asked))
                     if !self.request.is_sessionless() =>
                 {
                     reply = Some(self.ask_for_server(&asked).await?);
                 }
-                answer => return response(answer),
+                answer => return Ok(answer),
             }
         }
         Err(CallFailure::refused("the tool asks too many questions in one call"))
@@ -111,29 +139,39 @@ impl GuardedRequest<'_> {
     /// Has the call judged and asked about, and sends it once it may be sent.
     async fn send_when_allowed(
         &mut self,
-        tool: &str,
-        arguments: &Value,
+        work: &GuardedWork,
         reply: Option<ToolQuestionReply>,
     ) -> Result<RelayedAnswer, CallFailure> {
         let since = self.endpoint.service().sessions().sending_since().await?;
         let guard = self.proxy.guard(self.endpoint);
-        let relayed = self.endpoint.service().catalog().guarded_tool(&self.request.caller, tool).await?;
+        let catalog = self.endpoint.service().catalog();
+        let relayed = match &work.request {
+            None => catalog.guarded_tool(&self.request.caller, &work.tool).await?,
+            Some(_) => GuardedTool::of_reading_request(&work.tool),
+        };
         let call = GuardedCall {
-            tool: tool.to_owned(),
-            arguments: arguments.clone(),
+            tool: work.tool.clone(),
+            arguments: work.arguments.clone(),
             folder: self.origin.folder.clone(),
             relayed: Some(relayed),
             id: None,
             agent: None,
         };
-        let mut decision = guard.begin_call(&self.request.caller, &self.origin, &call).await?;
+        let decision = guard.begin_relayed_call(
+            &self.request.caller,
+            &self.origin,
+            self.proxy.live(&self.origin),
+            &call,
+        );
+        let mut decision = decision.await?;
         if let CallDecision::Waits { part, step, say } = &decision {
             let (part, step, say) = (part.clone(), step.clone(), say.clone());
             decision = self.ask(&WaitingCall { part: &part, step: &step, say: &say }).await?;
         }
         match decision {
-            CallDecision::Started { part, step, by_yes: _ } => {
-                self.send((&part, &step), since, arguments.clone(), reply).await
+            CallDecision::Started { live, step, by_yes: _ } => {
+                self.proxy.keep_live(&self.origin, &live);
+                self.send((&live, &step), since, work, reply).await
             }
             CallDecision::Refused { say }
             | CallDecision::AskClient { say }
@@ -144,25 +182,22 @@ impl GuardedRequest<'_> {
     /// Sends a call whose intent is durable. A client that cancels it has the server asked to stop.
     async fn send(
         &self,
-        (part, step): (&SessionPart, &str),
+        (live, step): (&LiveSession, &str),
         since: SendingSince,
-        arguments: Value,
+        work: &GuardedWork,
         reply: Option<ToolQuestionReply>,
     ) -> Result<RelayedAnswer, CallFailure> {
         let call = RelayedCall {
-            arguments,
-            client_meta: self
-                .request
-                .context
-                .meta
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
+            arguments: work.arguments.clone(),
+            request: work.request.clone(),
+            client_meta: self.client_meta(),
             reply,
             on_progress: Arc::new(self.progress.receiver()),
+            on_question: self.question_relay(),
         };
         let (stop, stopped) = watch::channel(false);
-        let sending = self.endpoint.service().sessions().relay_call((part, step), since, call, stopped);
+        let (sessions, caller) = (self.endpoint.service().sessions(), &self.request.caller);
+        let sending = sessions.relay_call(caller, (live, step), since, call, stopped);
         tokio::pin!(sending);
         tokio::select! {
             answer = &mut sending => Ok(answer?),
@@ -173,10 +208,32 @@ impl GuardedRequest<'_> {
         }
     }
 
+    /// The client's `_meta`.
+    fn client_meta(&self) -> Map<String, Value> {
+        let meta = self.request.context.meta.iter();
+        meta.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Puts what a server asks while a call runs to the client. `None`: the client shows no questions meanwhile.
+    fn question_relay(&self) -> Option<OnQuestion> {
+        if self.request.is_sessionless() || !self.request.can_elicit() {
+            return None;
+        }
+        let peer = self.request.context.peer.clone();
+        Some(Arc::new(move |asked: Value| {
+            let peer = peer.clone();
+            Box::pin(async move {
+                let answer = peer.create_elicitation(serde_json::from_value(asked).ok()?).await;
+                let answer = answer.inspect_err(|error| tracing::debug!("a question was not shown: {error}"));
+                serde_json::to_value(answer.ok()?).ok()
+            })
+        }))
+    }
+
     /// Puts the questions of a server of the protocol without sessions to a client of one with sessions, and returns
     /// the reply to them.
     async fn ask_for_server(&self, asked: &Value) -> Result<ToolQuestionReply, CallFailure> {
-        let mut answers = serde_json::Map::new();
+        let mut answers = Map::new();
         for (key, asked) in asked["inputRequests"].as_object().into_iter().flatten() {
             let params = serde_json::from_value(asked["params"].clone());
             let (Ok(params), true) = (params, self.request.can_elicit()) else {
@@ -223,7 +280,7 @@ fn response(answer: RelayedAnswer) -> Result<CallToolResponse, CallFailure> {
 }
 
 /// The server's answer in the library's type, from which it was made.
-fn parsed<T: DeserializeOwned>(answer: Value) -> Result<T, Error> {
+pub fn parsed<T: DeserializeOwned>(answer: Value) -> Result<T, Error> {
     serde_json::from_value(answer)
         .map_err(|error| Error::Bug(format!("an answer cannot be passed on: {error}")))
 }

@@ -4,6 +4,7 @@
 mod call;
 mod late;
 mod listing;
+mod requests;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,16 +30,18 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 
 use super::ConnectError;
-use super::client_events::{ClientEvents, ProgressHandlers};
+use super::client_events::{ClientEvents, ProgressHandlers, QuestionHandlers};
 use super::fault::ConnectionFault;
 use super::health::Health;
 use super::http::{BoundedHttpTransport, McpHttpClient, PostError};
 use super::raw_tools::ListChanges;
+use super::server_requests::RequestReplier;
 use super::stdio::{CallWriter, ClientMeta, StdioTransport};
 use crate::tools::CallOutcome;
 use crate::tools::classify::{RawOutcome, classify, with_detail};
 use crate::tools::process::{self, ProcessGroup, ProcessIdentity, StderrTail};
 use crate::tools::secret::Secrets;
+use crate::tools::server_events::ServerEvents;
 pub use call::{IDEMPOTENCY_KEY_META, TRACE_META, tool_result};
 use late::LateCalls;
 use listing::CachedListing;
@@ -66,6 +69,7 @@ pub struct McpConnection {
     /// The running rmcp client. None: closed.
     service: Mutex<Option<RunningService<RoleClient, ClientEvents>>>,
     progress_handlers: ProgressHandlers,
+    questions: QuestionHandlers,
     calls_in_flight: AtomicUsize,
     cached_listing: Mutex<Option<CachedListing>>,
     list_changes: ListChanges,
@@ -97,10 +101,12 @@ pub async fn start_child(
     mut command: Command,
     secrets: Secrets,
     limit: Duration,
+    events: ServerEvents,
 ) -> Result<Arc<McpConnection>, ConnectError> {
-    let started = match start_child_with(&name, &mut command, &secrets, limit, auto_lifecycle()).await {
+    let context = (&secrets, &events);
+    let started = match start_child_with(&name, &mut command, context, limit, auto_lifecycle()).await {
         Err(HandshakeFailure { retry_legacy: true, .. }) => {
-            start_child_with(&name, &mut command, &secrets, limit, ClientLifecycleMode::Initialize).await
+            start_child_with(&name, &mut command, context, limit, ClientLifecycleMode::Initialize).await
         }
         started => started,
     };
@@ -113,10 +119,11 @@ pub async fn connect_http(
     name: String,
     client: McpHttpClient,
     limit: Duration,
+    events: ServerEvents,
 ) -> Result<Arc<McpConnection>, ConnectError> {
-    let reached = match connect_http_with(&name, &client, limit, auto_lifecycle()).await {
+    let reached = match connect_http_with(&name, &client, limit, &events, auto_lifecycle()).await {
         Err(HandshakeFailure { retry_legacy: true, .. }) => {
-            connect_http_with(&name, &client, limit, ClientLifecycleMode::Initialize).await
+            connect_http_with(&name, &client, limit, &events, ClientLifecycleMode::Initialize).await
         }
         reached => reached,
     };
@@ -134,7 +141,7 @@ struct HandshakeFailure {
 async fn start_child_with(
     name: &str,
     command: &mut Command,
-    secrets: &Secrets,
+    (secrets, events): (&Secrets, &ServerEvents),
     limit: Duration,
     lifecycle: ClientLifecycleMode,
 ) -> Result<McpConnection, HandshakeFailure> {
@@ -150,9 +157,11 @@ async fn start_child_with(
     let changes = ListChanges::default();
     let draining = process::drain_stderr(name.to_owned(), pipes.stderr, stderr_tail.clone(), secrets.clone());
     tokio::spawn(group.run_until_exit(draining));
-    let transport = StdioTransport::new(name, (pipes.stdin, pipes.stdout), fault.clone(), changes.clone());
+    let questions = QuestionHandlers::default();
+    let replier = RequestReplier::new(name, questions.clone());
+    let transport = StdioTransport::new(replier, (pipes.stdin, pipes.stdout), fault.clone(), changes.clone());
     let call_writer = transport.call_writer();
-    let handshake = client_handler().serve_with_lifecycle(transport, lifecycle);
+    let handshake = client_handler(name, events, questions).serve_with_lifecycle(transport, lifecycle);
     let mut late = false;
     let failed = match await_handshake(limit, name, handshake).await {
         Some(Ok(service)) => {
@@ -215,6 +224,7 @@ async fn connect_http_with(
     name: &str,
     http: &McpHttpClient,
     limit: Duration,
+    events: &ServerEvents,
     lifecycle: ClientLifecycleMode,
 ) -> Result<McpConnection, HandshakeFailure> {
     // rmcp requires a URI but passes it to our client only, which knows the real URL with its secrets.
@@ -224,9 +234,12 @@ async fn connect_http_with(
     let mut resumes = FixedInterval::default();
     resumes.max_times = Some(STREAM_RESUMES_MAX);
     config.retry_config = Arc::new(resumes);
-    let transport =
-        BoundedHttpTransport::new(name, StreamableHttpClientTransport::with_client(http.clone(), config));
-    let handshake = client_handler().serve_with_lifecycle(transport, lifecycle);
+    let questions = QuestionHandlers::default();
+    let transport = BoundedHttpTransport::new(
+        RequestReplier::new(name, questions.clone()),
+        StreamableHttpClientTransport::with_client(http.clone(), config),
+    );
+    let handshake = client_handler(name, events, questions).serve_with_lifecycle(transport, lifecycle);
     let (category, how, retry_legacy) = match await_handshake(limit, name, handshake).await {
         Some(Ok(service)) => {
             let endpoint = ServerEndpoint::Http(http.clone());
@@ -269,10 +282,10 @@ fn find_post_error(error: &DynamicTransportError) -> Option<&PostError> {
 }
 
 /// A new handler that introduces this client and receives notifications.
-fn client_handler() -> ClientEvents {
+fn client_handler(server: &str, events: &ServerEvents, questions: QuestionHandlers) -> ClientEvents {
     let name = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let capabilities = ClientCapabilities::builder().enable_tasks().enable_elicitation().build();
-    ClientEvents::new(ClientConfig::new(capabilities, name))
+    ClientEvents::new(ClientConfig::new(capabilities, name), server, events.clone(), questions)
 }
 
 /// The lifecycle mode that tries the newer handshake and falls back to the older one.
@@ -316,6 +329,7 @@ impl McpConnection {
             endpoint,
             client_meta: build_client_meta(&peer, &service.service().get_info()),
             progress_handlers: service.service().progress_handlers.clone(),
+            questions: service.service().questions.clone(),
             peer,
             service: Mutex::new(Some(service)),
             calls_in_flight: AtomicUsize::new(0),

@@ -77,10 +77,10 @@ pub struct BoundedHttpTransport {
 const REPLY_BYTES: usize = 64 * 1024;
 
 impl BoundedHttpTransport {
-    /// A transport to the server of this name.
-    pub fn new(server: &str, transport: StreamableHttpClientTransport<McpHttpClient>) -> Self {
+    /// A transport to a server, whose requests `replier` answers.
+    pub fn new(replier: RequestReplier, transport: StreamableHttpClientTransport<McpHttpClient>) -> Self {
         let unread_replies = ByteBudget::new(UNREAD_REPLIES_BYTES_MAX);
-        Self { transport, unread_replies, aborted: false, replier: RequestReplier::new(server) }
+        Self { transport, unread_replies, aborted: false, replier }
     }
 }
 

@@ -5,26 +5,29 @@ use rmcp::model::{
     ServerJsonRpcMessage, ServerRequest,
 };
 
+use super::client_events::QuestionHandlers;
 use crate::tools::limits::warnings::WarningThrottle;
 
 /// Makes the replies to the requests of one server.
 pub struct RequestReplier {
     server: String,
+    questions: QuestionHandlers,
     elicitations: WarningThrottle,
 }
 
 impl RequestReplier {
-    pub fn new(server: &str) -> Self {
-        Self { server: server.to_owned(), elicitations: WarningThrottle::default() }
+    pub fn new(server: &str, questions: QuestionHandlers) -> Self {
+        Self { server: server.to_owned(), questions, elicitations: WarningThrottle::default() }
     }
 
     /// The reply to a server's request: pings are answered, elicitations cancelled, others refused. None: the
-    /// message is not a request.
+    /// message is not a request, or an elicitation that rmcp's client passes to the one call that takes them.
     pub fn reply_to(&self, message: &ServerJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         let ServerJsonRpcMessage::Request(received) = message else { return None };
         let id = received.id.clone();
         Some(match &received.request {
             ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
+            ServerRequest::ElicitRequest(_) if self.questions.reserve() => return None,
             // `cancel`, since no person was asked: `decline` would be a person's refusal. A server that needs
             // an answer uses the newer protocol's `input_required`, which becomes the step's question.
             ServerRequest::ElicitRequest(_) => {

@@ -54,10 +54,10 @@ pub struct StdioTransport {
 }
 
 impl StdioTransport {
-    /// A transport to the server of this name. `fault` aborts it; `changes` counts the server's
+    /// A transport to a server. `replier` answers the server's requests, `fault` aborts the transport; `changes` counts the server's
     /// `list_changed`.
     pub fn new(
-        server: &str,
+        replier: RequestReplier,
         (stdin, stdout): (ChildStdin, ChildStdout),
         fault: ConnectionFault,
         changes: ListChanges,
@@ -74,7 +74,7 @@ impl StdioTransport {
             incomplete_line: ByteBudget::new(MESSAGE_BYTES_MAX * 2).empty_reservation(),
         };
         let (messages, stdin) = (FramedRead::new(stdout, decoder), Arc::new(Mutex::new(Some(stdin))));
-        let (unread, replier) = (ByteBudget::new(UNREAD_REPLIES_BYTES_MAX), RequestReplier::new(server));
+        let unread = ByteBudget::new(UNREAD_REPLIES_BYTES_MAX);
         Self { messages, stdin, unread, fault, replier }
     }
 

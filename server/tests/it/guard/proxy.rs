@@ -175,7 +175,7 @@ fn yes_of_another_session_is_not_spent() {
 }
 
 /// A sandbox with the server whose tools are those of `tools.json`.
-fn shifty(guard: Value) -> Sandbox {
+pub fn shifty(guard: Value) -> Sandbox {
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tools/shifty.py");
     let sandbox = Sandbox::new();
     sandbox.write_config(json!({
@@ -300,7 +300,7 @@ fn cancelled_call_is_unknown() {
 }
 
 /// Opens a session with a server itself.
-fn direct(sandbox: &Sandbox, program: &str, args: &[String]) -> Agent {
+pub fn direct(sandbox: &Sandbox, program: &str, args: &[String]) -> Agent {
     let mut command = std::process::Command::new(program);
     command.args(args).current_dir(sandbox.folder.path());
     let mut agent = Agent::launch(command);

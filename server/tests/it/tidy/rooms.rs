@@ -64,13 +64,17 @@ const WIRES: [&str; 2] = ["main", "lib"];
 const DOORS: [&str; 4] = ["client", "mcp", "web", "cli"];
 const ENGINE_INSIDES: &str = "execution";
 /// What the doors may name of `tools`: data about tools and processes, never what calls a tool.
-const TOOLS_FOR_DOORS: [&str; 13] = [
+const TOOLS_FOR_DOORS: [&str; 17] = [
     "AskedInput",
     "CallProgress",
     "CircuitState",
     "Executor",
+    "OnQuestion",
+    "RelayedRequest",
     "RequestedInput",
     "ServerAnswer",
+    "ServerEvent",
+    "ServerEventKind",
     "ServerState",
     "ServerTools",
     "ToolInfo",

@@ -26,6 +26,8 @@ use crate::tools::{Call, OnAnswer, OnLateRawOutcome, OnProgress, ServerAnswer, n
 pub const IDEMPOTENCY_KEY_META: &str = "actbook/idempotency-key";
 /// The `_meta` key of the trace context.
 pub const TRACE_META: &str = "traceparent";
+/// The `_meta` key of the server's name and version.
+const SERVER_INFO_META: &str = "io.modelcontextprotocol/serverInfo";
 /// How long a server may take to answer after it was asked to stop a call.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -43,6 +45,8 @@ impl McpConnection {
         F: Future<Output = ()> + Send,
     {
         let in_flight = InFlightCallGuard::new(&self.calls_in_flight);
+        let on_question = call.context.on_question.clone();
+        let _questions = on_question.map(|on_question| self.questions.subscribe(on_question));
         let sent = match &self.endpoint {
             ServerEndpoint::Child(child) => {
                 self.write_call(&child.call_writer, call_params(tool, call), call_meta(call), progress)
@@ -267,7 +271,7 @@ fn relay_answer(answer: &RpcResult, on_answer: Option<&OnAnswer>) {
     let to_json = |result: serde_json::Result<Value>| result.expect("what was parsed from JSON serialises");
     match answer {
         Ok(ServerResult::CallToolResult(result)) => {
-            on_answer(ServerAnswer::Result(to_json(serde_json::to_value(result))));
+            on_answer(ServerAnswer::Result(without_server_info(to_json(serde_json::to_value(result)))));
         }
         Ok(ServerResult::InputRequiredResult(asks)) => {
             on_answer(ServerAnswer::InputRequired(to_json(serde_json::to_value(asks))));
@@ -303,6 +307,20 @@ fn call_meta(call: &Call) -> RequestMetaObject {
         meta.insert(TRACE_META.to_owned(), Value::from(new_traceparent()));
     }
     meta
+}
+
+/// The answer without the server's name and version, which newer protocol versions put into each: the client of a relayed
+/// call is told ours.
+pub fn without_server_info(mut answer: Value) -> Value {
+    if let Some(Value::Object(meta)) = answer.get_mut("_meta") {
+        meta.remove(SERVER_INFO_META);
+        if meta.is_empty()
+            && let Some(fields) = answer.as_object_mut()
+        {
+            fields.remove("_meta");
+        }
+    }
+    answer
 }
 
 /// Whether each connection sets this key of `_meta` itself: what a client says to us is not what we say to the server.
