@@ -3,6 +3,7 @@
 
 mod bare_database;
 mod engine_path;
+mod guard_hooks;
 mod history;
 mod mcp_calls;
 mod mcp_servers;
@@ -33,6 +34,10 @@ fn main() -> anyhow::Result<()> {
     }
     if flag("--tools") {
         suite::tools(&mut measurements)?;
+        return measurements.print(flag("--json"));
+    }
+    if flag("--guard") {
+        guard_hooks::measure(&mut measurements)?;
         return measurements.print(flag("--json"));
     }
     if flag("--notes") {
