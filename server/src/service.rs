@@ -24,6 +24,7 @@ mod fold_cache;
 mod guarantee;
 mod inspect;
 mod journal;
+mod kept_states;
 mod keys;
 pub mod late;
 mod line_diff;
@@ -45,6 +46,8 @@ mod records;
 mod redact;
 mod rerun;
 mod seal;
+mod session_calls;
+mod session_undo;
 mod sessions;
 mod stats;
 mod step;
@@ -122,6 +125,8 @@ pub use question_content::CoveredCall;
 pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
 pub use rerun::ExecutedPlan;
+pub use session_calls::{SessionCallView, SessionPageView};
+pub use session_undo::{CallUndoView, StayingEffect, StaysBecause, UndoClass, UndoPart, UndoSelection};
 pub use sessions::{AddedCall, SessionKey, SessionPart, SessionStepState, Sessions};
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
@@ -228,6 +233,7 @@ impl Service {
         let notifier = Notifier::new(db.clone(), tenant);
         let ledger = Ledger::open(db.clone(), tenant, notifier.clone())?;
         let nodes_folder = crate::folders::data_folder().join("seats");
+        let tools = tools.with_data_folder(crate::folders::data_folder());
         let (tools, plan_cache) = (Arc::new(tools), ledger.plans());
         let runner = LazyRunner::new(
             db.clone(),

@@ -22,17 +22,19 @@ mod mcp;
 mod orphan_reaper;
 mod process;
 mod redaction;
+mod restore_files;
 mod secret;
 mod toolset;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use actbook_engine::policy::ErrorCategory;
+use actbook_engine::policy::{ErrorCategory, RESTORE_TOOL};
 use futures_util::future::join_all;
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolConfig, UnknownWord, WithheldConfig};
@@ -80,6 +82,8 @@ pub struct Tools {
     secrets: Secrets,
     egress: EgressClient,
     command_output: OnceLock<OnCommandOutput>,
+    /// Where the files of guarded sessions are kept; `None`: nowhere.
+    data_folder: Option<PathBuf>,
 }
 
 impl fmt::Debug for Tools {
@@ -128,7 +132,15 @@ impl Tools {
         let limits =
             downstreams.keys().map(|name| (name.clone(), ServerLimits::for_server(config, name))).collect();
         let command_output = OnceLock::new();
-        Self { config: Arc::new(config.clone()), downstreams, limits, secrets, egress, command_output }
+        let config = Arc::new(config.clone());
+        let data_folder = None;
+        Self { config, downstreams, limits, secrets, egress, command_output, data_folder }
+    }
+
+    /// Restores files of guarded sessions from what is kept under this folder.
+    #[must_use]
+    pub fn with_data_folder(self, folder: PathBuf) -> Self {
+        Self { data_folder: Some(folder), ..self }
     }
 
     /// Calls a tool.
@@ -159,6 +171,10 @@ impl Tools {
         progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
     ) -> CallOutcome {
+        if call.tool == RESTORE_TOOL {
+            let outcome = Box::pin(self.restore_files(call, sending)).await;
+            return truncate_outcome(self.secrets.redact_outcome(outcome), OUTPUT_BYTES_MAX);
+        }
         if let Some(task) = &call.context.mcp_task {
             return Box::pin(self.follow_mcp_task(&call, task, stop)).await;
         }

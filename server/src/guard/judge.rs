@@ -86,7 +86,7 @@ pub fn tool_facts(config: &Config, call: &GuardedCall) -> CalledToolFacts {
 }
 
 /// Whether the call only reads, by the config or by what is known of a client's own tools.
-fn is_read_only(config: &Config, call: &GuardedCall) -> bool {
+pub fn is_read_only(config: &Config, call: &GuardedCall) -> bool {
     let configured = config.tool_config(call.server(), tool_part(&call.tool)).read_only;
     configured.unwrap_or(READING_BUILT_INS.contains(&call.tool.as_str()))
 }
@@ -107,7 +107,7 @@ pub fn labels_added(config: &Config, tool: &str) -> BTreeSet<String> {
     adds
 }
 
-fn tool_part(tool: &str) -> &str {
+pub fn tool_part(tool: &str) -> &str {
     tool.split_once('/').map_or(tool, |(_, tool)| tool)
 }
 

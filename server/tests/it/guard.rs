@@ -11,6 +11,7 @@ mod plans;
 mod policy;
 mod process;
 mod questions;
+mod undo;
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
