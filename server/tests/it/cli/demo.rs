@@ -42,5 +42,8 @@ fn demo_of_the_guard_stops_one_call_and_restores_the_folder() {
     let shown = sandbox.expect(0, &["demo", "--guard", "--json"]);
     let document: Value = serde_json::from_str(shown.lines().last().unwrap()).unwrap();
     assert_eq!((&document["folder_as_before"], &document["verified"]), (&json!(true), &json!(true)));
-    assert!(!sandbox.path("data/actbook/snapshots").exists(), "the demo must not use the default data folder");
+    assert!(
+        !sandbox.path("data/actbook/snapshots").exists(),
+        "the demo must not use the default data folder"
+    );
 }
