@@ -17,7 +17,7 @@ use crate::policy::{EndStatus, ErrorCategory, Outcome, StepAnswer, TaskStatus, s
 use crate::tool_policy::ToolPolicies;
 pub use note_scope::NoteScope;
 pub use session_parts::{
-    ApprovalScope, CallBudget, CallNote, MatchedStep, SessionStart, StateMoment, UndoTemplate,
+    ApprovalScope, CallBudget, CallNote, MatchedStep, SessionStart, StateMoment, StateRead, UndoTemplate,
 };
 
 /// Salted digest and size, in bytes, of a payload. The entry holds these; the payload is stored beside it.

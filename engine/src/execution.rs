@@ -21,13 +21,14 @@ mod index;
 mod next;
 mod questions;
 mod record;
+mod restore;
 mod session;
 mod state;
 mod tool_policy;
 mod unwind;
 
 pub use attempt::{Attempt, ProbeState, QuestionReply, ToolQuestion};
-pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments, undo_of_step};
+pub use brief::{Brief, NotUndoable, UndoItem, brief, brief_of, planned_arguments, undo_of_step};
 pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
 pub use command::{
     ActionFacts, AgentReport, CallVerdict, Command, FACTS_BYTES_MAX, ReportedOutcome, SessionCall,
@@ -37,7 +38,7 @@ pub use decide::{
     Rejection, SESSION_PLAN_ID, StartContext, build_session_start_event, build_start_event,
     check_corrected_answer, decide,
 };
-pub use due::{CallId, CallKind, DueCall, DueWork, due, open_session_calls, session_call};
+pub use due::{CallId, CallKind, DueCall, DueWork, StateCheck, due, open_session_calls, session_call};
 pub use evolve::{CorruptJournal, Execution, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};

@@ -37,6 +37,9 @@ macro_rules! string_enum {
 }
 pub use string_enum;
 
+/// The built-in tool that restores files: the undo of a session's calls whose files were kept. No plan may call it.
+pub const RESTORE_TOOL: &str = "actbook/restore_files";
+
 string_enum!(
     /// What happens to the effects so far when a step fails: ask a person, propose to undo, or undo at once.
     OnFailure { Manual = "manual", Propose = "propose", Auto = "auto" }

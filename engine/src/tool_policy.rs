@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
 use crate::plan::{Compensation, RetryPolicy, Step};
-use crate::policy::{ErrorCategory, Reversibility};
+use crate::policy::{ErrorCategory, RESTORE_TOOL, Reversibility};
 
 /// The policy of each tool, by `server/tool`. A tool without a policy has no entry.
 pub type ToolPolicies = BTreeMap<String, ToolPolicy>;
@@ -65,6 +65,8 @@ pub struct StepRules {
     pub probe_repeatable: bool,
     /// The config demands an approval for the tool that the compensation calls.
     pub undo_needs_approval: bool,
+    /// A call that failed may have left files changed, which its undo restores.
+    pub failure_leaves_effect: bool,
 }
 
 impl StepRules {
@@ -73,7 +75,8 @@ impl StepRules {
         let none = ToolPolicy::default();
         let policy = step.tool().and_then(|tool| terms.get(tool)).unwrap_or(&none);
         let probe = step.probe.as_ref().and_then(|probe| terms.get(&probe.tool)).unwrap_or(&none);
-        let undo = step.compensation.as_ref().and_then(Compensation::tool).and_then(|tool| terms.get(tool));
+        let undo_tool = step.compensation.as_ref().and_then(Compensation::tool);
+        let undo = undo_tool.and_then(|tool| terms.get(tool));
         let idempotent = policy.idempotent.unwrap_or(step.idempotent);
         let read_only = policy.read_only.unwrap_or(step.read_only);
         Self {
@@ -90,6 +93,7 @@ impl StepRules {
             may_probe: probe.allows_probe(),
             probe_repeatable: probe.read_only == Some(true) || probe.hinted,
             undo_needs_approval: undo.is_some_and(|policy| policy.approval),
+            failure_leaves_effect: undo_tool == Some(RESTORE_TOOL),
         }
     }
 

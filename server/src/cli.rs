@@ -54,6 +54,7 @@ mod times;
 mod token;
 mod tools;
 mod trust;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -139,7 +140,8 @@ async fn run_to_exit_code(args: CliArgs) -> ExitCode {
 async fn run_command(args: CliArgs, output: &Output) -> CommandResult {
     match args.command {
         CliCommand::DemoTools { folder, long } => serve_demo_tools(folder, long).await,
-        CliCommand::Demo { keep, serve } => demo::demo(output, keep, serve).await,
+        CliCommand::Demo { keep, guard: true, .. } => demo::demo_guard(output, keep),
+        CliCommand::Demo { keep, serve, .. } => demo::demo(output, keep, serve).await,
         CliCommand::Completions { shell } => print_completions(output, shell),
         CliCommand::Man => print_man_page(output),
         CliCommand::Help { topic } => help::help(output, &topic),
@@ -223,10 +225,8 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
             control::resume(session, &execution, here, detach.detach).await
         }
         CliCommand::Cancel { execution, reason } => control::cancel(session, &execution, reason).await,
-        CliCommand::Undo { execution, dry_run: true, .. } => control::preview_undo(session, &execution).await,
-        CliCommand::Undo { execution, dry_run: false, reason, here, detach } => {
-            control::undo(session, &execution, reason, here, detach.detach).await
-        }
+        CliCommand::Undo(args) if args.dry_run => undo::preview_undo(session, &args).await,
+        CliCommand::Undo(args) => undo::undo(session, &args).await,
         CliCommand::Decide(args) => control::decide(session, args).await,
         CliCommand::Approve { execution, step, scope, reason } => {
             control::approve(session, &execution, step, scope.is_for_session(), reason).await

@@ -15,8 +15,10 @@ mod project;
 mod references;
 mod secret_name;
 mod section;
+mod snapshot;
 mod template;
 mod trust;
+mod undo_rule;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,8 +38,11 @@ use mcp_servers::{McpServers, read_mcp_servers};
 pub use program::resolve_program;
 pub use secret_name::is_secret_name;
 use section::Section;
+pub use snapshot::SnapshotConfig;
 pub use template::{ConfigTemplate, JsonTemplate, ReferenceScope, TemplatePart};
 pub use trust::{ConfigCandidate, ConfigStatus, TrustStore, WithheldConfig, WithheldReason};
+pub use undo_rule::CallTemplate;
+use undo_rule::take_call_template;
 
 /// The file names of a config; a new config gets the first.
 pub const FILE_NAMES: [&str; 2] = ["actbook.yaml", "actbook.yml"];
@@ -178,6 +183,10 @@ pub struct ToolConfig {
     pub labels: BTreeSet<String>,
     /// The labels that a guarded session gets with a call of the tool; those of a server hold for all its tools.
     pub adds: BTreeSet<String>,
+    /// The call that reads the state around a guarded call, which its undo needs.
+    pub before: Option<CallTemplate>,
+    /// The call that takes a guarded call back.
+    pub undo: Option<CallTemplate>,
 }
 
 impl ToolConfig {
@@ -191,6 +200,8 @@ impl ToolConfig {
             retry: specific.retry.or(self.retry),
             labels: self.labels.union(&specific.labels).cloned().collect(),
             adds: self.adds.union(&specific.adds).cloned().collect(),
+            before: specific.before.or(self.before),
+            undo: specific.undo.or(self.undo),
         }
     }
 }
@@ -449,6 +460,8 @@ fn take_tool_settings(entry: &mut Section) -> Result<ToolConfig, ConfigProblem> 
         retry: entry.optional_section("retry")?.map(read_retry).transpose()?,
         labels: entry.texts("labels")?.into_iter().collect(),
         adds: entry.texts("adds")?.into_iter().collect(),
+        before: take_call_template(entry, "before")?,
+        undo: take_call_template(entry, "undo")?,
     })
 }
 

@@ -5,17 +5,22 @@
 mod call;
 mod hook;
 mod judge;
+mod kept_state;
 mod paths;
 mod plan_match;
 mod policy_test;
 mod replay;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use actbook_engine::event::{CallNote, SessionStart};
+use actbook_engine::chain::Digest;
+use actbook_engine::event::{CallNote, SessionStart, UndoTemplate};
 use actbook_engine::execution::{CallVerdict, ReportedOutcome, SessionCall};
+use actbook_engine::policy::RESTORE_TOOL;
 use actbook_engine::refusal::Refusal;
-use actbook_engine::rules::{GuardMode, RuleEffect};
+use actbook_engine::rules::{DecidedBy, GuardMode, RuleEffect};
+use actbook_engine::tool_policy::ToolPolicies;
 
 use crate::caller::Caller;
 use crate::config::{AskVia, Config, PlanUse};
@@ -28,6 +33,7 @@ use crate::service::{
 pub use call::GuardedCall;
 pub use hook::{HookAnswer, HookClient, HookEvent, answer_hook};
 pub use judge::is_offered;
+pub use kept_state::PreparedUndo;
 use plan_match::PlanMatch;
 pub use policy_test::{PolicyTest, test_policy};
 pub use replay::{PolicyReplay, replay_policy};
@@ -88,7 +94,8 @@ impl Guard<'_> {
         for _ in 0..JUDGEMENTS_MAX {
             let now = self.service.sessions().now_ms();
             let session = part.judged_with((&call.tool, &stored), call.agent.clone(), now);
-            let (session_call, say) = self.judge_call(caller, origin, session, call, &planned);
+            let (session_call, say) =
+                self.judge_call(caller, origin, session, call, &planned, Some(&part)).await;
             let added = match self.service.sessions().add_call(caller, &part, session_call).await? {
                 AddedCall::Step(added) => added,
                 AddedCall::JudgeAgain => {
@@ -127,7 +134,7 @@ impl Guard<'_> {
         };
         for _ in 0..JUDGEMENTS_MAX {
             let session = sessions.live_state(&live, (&call.tool, &stored))?;
-            let (session_call, say) = self.judge_call(caller, origin, session, call, &planned);
+            let (session_call, say) = self.judge_call(caller, origin, session, call, &planned, None).await;
             match sessions.add_relayed_call(caller, &live, session_call).await? {
                 AddedRelayedCall::Started { step } => {
                     return Ok(CallDecision::Started { live, step, by_yes: false });
@@ -151,6 +158,7 @@ impl Guard<'_> {
         caller: &Caller,
         part: &SessionPart,
         step: &str,
+        call: &GuardedCall,
         hold: Duration,
     ) -> Result<CallDecision, Error> {
         let deadline = tokio::time::Instant::now() + hold;
@@ -163,7 +171,8 @@ impl Guard<'_> {
                 }
                 SessionStepState::Waits => tokio::time::sleep(LOOK_AGAIN).await,
                 SessionStepState::Approved => {
-                    self.service.sessions().start_call(caller, &part, step).await?;
+                    let before = self.prepare_undo(Some(&part), call).await.before;
+                    self.service.sessions().start_call(caller, &part, step, before).await?;
                 }
                 SessionStepState::Started => {
                     let (live, step) = (part.live(), step.to_owned());
@@ -187,7 +196,7 @@ impl Guard<'_> {
         }
         let part = self.open_session(caller, origin).await?;
         let (part, step) = self.add_unseen_call(caller, part, call).await?;
-        self.service.sessions().end_call(caller, &part, &step, outcome).await
+        self.service.sessions().end_call(caller, &part, &step, outcome, None).await
     }
 
     /// Records how a call ended that was seen to begin; `false`: it was not. It may be the last one of an earlier part.
@@ -201,7 +210,8 @@ impl Guard<'_> {
         let stored = self.service.sessions().as_stored(&call.arguments);
         for part in self.newest_parts(origin).await? {
             if let Some(step) = part.find_open_call(&call.tool, call.id.as_deref(), &stored) {
-                self.service.sessions().end_call(caller, &part, &step, outcome.clone()).await?;
+                let after = self.state_after(&part, &step).await?;
+                self.service.sessions().end_call(caller, &part, &step, outcome.clone(), after).await?;
                 if let Some(matched) = part.matched(&step) {
                     self.service.sessions().report_matched(caller, &matched, &outcome).await?;
                 }
@@ -230,7 +240,8 @@ impl Guard<'_> {
     ) -> Result<(), Error> {
         for part in self.newest_parts(origin).await? {
             for step in part.open_calls(agent) {
-                self.service.sessions().give_up_call(caller, &part, &step).await?;
+                let after = self.state_after(&part, &step).await?;
+                self.service.sessions().give_up_call(caller, &part, &step, after).await?;
             }
         }
         Ok(())
@@ -240,9 +251,10 @@ impl Guard<'_> {
     pub async fn close(&self, caller: &Caller, origin: &SessionOrigin, reason: &str) -> Result<(), Error> {
         self.give_up_calls(caller, origin, None).await?;
         match self.service.sessions().current(&origin.key).await? {
-            Some(part) if part.is_open() => self.service.sessions().close(caller, &part, reason).await,
-            Some(_) | None => Ok(()),
+            Some(part) if part.is_open() => self.service.sessions().close(caller, &part, reason).await?,
+            Some(_) | None => {}
         }
+        self.remove_unneeded_files().await
     }
 
     /// The newest part of the session; a session that begins gets the labels that concern it.
@@ -266,25 +278,33 @@ impl Guard<'_> {
         self.service.sessions().start(caller, &origin.key, start).await
     }
 
-    /// The call as the engine takes it, judged, and what is said of it.
-    fn judge_call(
+    /// The call as the engine takes it, judged and with what its undo needs, and what is said of it. `part`: where files
+    /// are kept for the undo; `None` for a call that this process sends.
+    async fn judge_call(
         &self,
         caller: &Caller,
         origin: &SessionOrigin,
         session: JudgedSession,
         call: &GuardedCall,
         planned: &PlanMatch,
+        part: Option<&SessionPart>,
     ) -> (SessionCall, Option<String>) {
         let guard = self.config.guard();
         let session_call = session.call(call.tool.clone(), call.arguments.clone());
         let mut judged = judge::judge_call(self, caller, session, call);
         plan_match::deny_unplanned(&mut judged, guard.mode, planned.refused.as_deref());
-        let catalog = self.service.catalog();
-        let policy = match &call.relayed {
-            Some(tool) => catalog.relayed_policy(tool),
-            None => catalog.session_policy(&call.tool),
-        };
-        let (demands_approval, say) = (policy.approval, judged.say.clone());
+        let mut prepared = PreparedUndo::default();
+        if judged.verdict != RuleEffect::Deny {
+            prepared = self.prepare_undo(part, call).await;
+        }
+        let problem = prepared.problem.filter(|_| guard.mode == GuardMode::Enforce);
+        if let Some((effect, why)) = problem.filter(|(effect, _)| *effect > judged.verdict) {
+            let decided_by = DecidedBy::Rule("no_undo".to_owned());
+            (judged.verdict, judged.say, judged.decided_by) = (effect, Some(why), decided_by);
+        }
+        let policies = self.policies(call, prepared.undo.as_ref());
+        let demands_approval = policies.get(&call.tool).is_some_and(|policy| policy.approval);
+        let say = judged.say.clone();
         // The config's own demand is for a yes that the journal has; a client's prompt is none.
         let asks_client = judged.verdict == RuleEffect::Ask
             && !demands_approval
@@ -299,7 +319,10 @@ impl Guard<'_> {
         let expires_ms = i64::try_from(guard.ask.expires.as_millis()).unwrap_or(i64::MAX);
         let session_call = SessionCall {
             by_agent: call.relayed.is_none(),
-            policies: [(call.tool.clone(), policy)].into(),
+            policies,
+            servers: self.undo_servers(prepared.undo.as_ref()),
+            undo: prepared.undo,
+            before: prepared.before,
             adds: judge::labels_added(self.config, &call.tool),
             call: call.id.clone(),
             agent: call.agent.clone(),
@@ -312,6 +335,28 @@ impl Guard<'_> {
             ..session_call
         };
         (session_call, say)
+    }
+
+    /// The digests of the servers that the undo of a call needs as they are now.
+    fn undo_servers(&self, undo: Option<&UndoTemplate>) -> BTreeMap<String, Digest> {
+        let undo = undo.filter(|undo| undo.tool != RESTORE_TOOL);
+        let tools: Vec<&str> = undo.map(|undo| undo.tool.as_str()).into_iter().collect();
+        self.service.sessions().server_digests(&tools)
+    }
+
+    /// The config's policies for a call's tool, and for the tool that undoes the call.
+    fn policies(&self, call: &GuardedCall, undo: Option<&UndoTemplate>) -> ToolPolicies {
+        let catalog = self.service.catalog();
+        let mut policy = match &call.relayed {
+            Some(tool) => catalog.relayed_policy(tool),
+            None => catalog.session_policy(&call.tool),
+        };
+        if judge::is_read_only(self.config, call) {
+            policy.read_only = Some(true);
+        }
+        let of_undo = undo.filter(|undo| undo.tool != RESTORE_TOOL);
+        let of_undo = of_undo.map(|undo| (undo.tool.clone(), catalog.session_policy(&undo.tool)));
+        of_undo.into_iter().chain([(call.tool.clone(), policy)]).collect()
     }
 
     /// The decision about a call from the state of its step.

@@ -107,6 +107,7 @@ mod random;
 mod runner;
 #[doc(hidden)]
 pub mod service;
+mod snapshot;
 #[doc(hidden)]
 pub mod store;
 #[doc(hidden)]

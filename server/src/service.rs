@@ -25,6 +25,7 @@ mod guarantee;
 mod guarded_tools;
 mod inspect;
 mod journal;
+mod kept_states;
 mod keys;
 pub mod late;
 mod line_diff;
@@ -47,6 +48,8 @@ mod redact;
 mod relayed_calls;
 mod rerun;
 mod seal;
+mod session_calls;
+mod session_undo;
 mod session_upkeep;
 mod sessions;
 mod stats;
@@ -129,6 +132,8 @@ pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
 pub use relayed_calls::{AddedRelayedCall, RelayedAnswer, RelayedCall};
 pub use rerun::ExecutedPlan;
+pub use session_calls::{SessionCallView, SessionPageView};
+pub use session_undo::{CallUndoView, StayingEffect, StaysBecause, UndoClass, UndoPart, UndoSelection};
 pub use sessions::{
     AddedCall, JudgedSession, LiveSession, SessionKey, SessionPart, SessionStepState, Sessions,
 };
@@ -237,6 +242,7 @@ impl Service {
         let notifier = Notifier::new(db.clone(), tenant);
         let ledger = Ledger::open(db.clone(), tenant, notifier.clone())?;
         let nodes_folder = crate::folders::data_folder().join("seats");
+        let tools = tools.with_data_folder(crate::folders::data_folder());
         let (tools, plan_cache) = (Arc::new(tools), ledger.plans());
         let runner = LazyRunner::new(
             db.clone(),

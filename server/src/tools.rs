@@ -22,6 +22,7 @@ mod mcp;
 mod orphan_reaper;
 mod process;
 mod redaction;
+mod restore_files;
 mod secret;
 mod server_events;
 mod toolset;
@@ -29,11 +30,12 @@ mod toolset;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use actbook_engine::policy::ErrorCategory;
+use actbook_engine::policy::{ErrorCategory, RESTORE_TOOL};
 use futures_util::future::join_all;
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolConfig, UnknownWord, WithheldConfig};
@@ -84,6 +86,8 @@ pub struct Tools {
     egress: EgressClient,
     command_output: OnceLock<OnCommandOutput>,
     server_events: ServerEvents,
+    /// Where the files of guarded sessions are kept; `None`: nowhere.
+    data_folder: Option<PathBuf>,
 }
 
 impl fmt::Debug for Tools {
@@ -134,7 +138,14 @@ impl Tools {
             downstreams.keys().map(|name| (name.clone(), ServerLimits::for_server(config, name))).collect();
         let command_output = OnceLock::new();
         let config = Arc::new(config.clone());
-        Self { config, downstreams, limits, secrets, egress, command_output, server_events }
+        let data_folder = None;
+        Self { config, downstreams, limits, secrets, egress, command_output, server_events, data_folder }
+    }
+
+    /// Restores files of guarded sessions from what is kept under this folder.
+    #[must_use]
+    pub fn with_data_folder(self, folder: PathBuf) -> Self {
+        Self { data_folder: Some(folder), ..self }
     }
 
     /// Calls a tool.
@@ -165,6 +176,10 @@ impl Tools {
         progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
     ) -> CallOutcome {
+        if call.tool == RESTORE_TOOL {
+            let outcome = Box::pin(self.restore_files(call, sending)).await;
+            return truncate_outcome(self.secrets.redact_outcome(outcome), OUTPUT_BYTES_MAX);
+        }
         if let Some(task) = &call.context.mcp_task {
             return Box::pin(self.follow_mcp_task(&call, task, stop)).await;
         }

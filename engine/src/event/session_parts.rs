@@ -50,6 +50,17 @@ pub struct CallBudget {
 pub struct UndoTemplate {
     pub tool: String,
     pub arguments: Value,
+    /// How the state around the call was read; the undo reads it once more, and asks where something else changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<StateRead>,
+}
+
+/// A call that only reads, with its arguments as they are sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StateRead {
+    pub tool: String,
+    pub arguments: Value,
 }
 
 /// The attempt at a plan's step that a session's call was recognised as.

@@ -111,6 +111,11 @@ impl Attempt {
         self.late_outcome == Some(Outcome::Succeeded) || self.effective_outcome() != Some(Outcome::Failed)
     }
 
+    /// Whether the call was made and failed, and nobody said that it did not happen.
+    pub fn has_failed_after_sending(&self) -> bool {
+        self.outcome == Some(Outcome::Failed) && !self.unsent && self.settled != Some(false)
+    }
+
     /// A takeover proved that the call was not sent: it counts against neither attempts nor budget.
     pub fn is_proven_unsent(&self) -> bool {
         self.unsent && self.takeover

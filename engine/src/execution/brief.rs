@@ -46,6 +46,15 @@ pub struct NotUndoable {
 
 /// Builds the brief; `Err` lists the payloads to load first.
 pub fn brief(execution: &Execution, values: &LoadedPayloads) -> Result<Brief, MissingPayloads> {
+    brief_of(execution, None, values)
+}
+
+/// Builds the brief with the undo of these steps alone (`None`: of all); `Err` lists the payloads to load first.
+pub fn brief_of(
+    execution: &Execution,
+    selection: Option<&[StepId]>,
+    values: &LoadedPayloads,
+) -> Result<Brief, MissingPayloads> {
     let mut brief = Brief::default();
     for no in execution.step_numbers() {
         let step = execution.step_id(no);
@@ -56,7 +65,7 @@ pub fn brief(execution: &Execution, values: &LoadedPayloads) -> Result<Brief, Mi
             BriefSection::NotNeeded => {}
         }
     }
-    brief.undo = undo_items(execution, values)?;
+    brief.undo = undo_items(execution, selection, values)?;
     brief.cannot_undo = execution.step_numbers().filter_map(|no| not_undoable(execution, no)).collect();
     Ok(brief)
 }
@@ -100,8 +109,14 @@ fn brief_section(execution: &Execution, no: StepNo) -> BriefSection {
 }
 
 /// The compensations that an undo would run, in its order.
-fn undo_items(execution: &Execution, values: &LoadedPayloads) -> Result<Vec<UndoItem>, MissingPayloads> {
-    undo_items_of(execution, execution.index.to_undo.iter().rev().map(|(_, no)| *no), values)
+fn undo_items(
+    execution: &Execution,
+    selection: Option<&[StepId]>,
+    values: &LoadedPayloads,
+) -> Result<Vec<UndoItem>, MissingPayloads> {
+    let is_selected = |no: &StepNo| !execution.is_outside_selection(*no, selection);
+    let steps = execution.index.to_undo.iter().rev().map(|(_, no)| *no).filter(is_selected);
+    undo_items_of(execution, steps, selection, values)
 }
 
 /// The compensations that an undo would run for one step; `Err` lists the payloads to load first.
@@ -111,20 +126,21 @@ pub fn undo_of_step(
     values: &LoadedPayloads,
 ) -> Result<Vec<UndoItem>, MissingPayloads> {
     let is_undone = execution.index.to_undo.iter().any(|(_, undone)| *undone == no);
-    undo_items_of(execution, is_undone.then_some(no), values)
+    undo_items_of(execution, is_undone.then_some(no), None, values)
 }
 
 /// The compensations of these steps, in this order.
 fn undo_items_of(
     execution: &Execution,
     steps: impl IntoIterator<Item = StepNo>,
+    selection: Option<&[StepId]>,
     values: &LoadedPayloads,
 ) -> Result<Vec<UndoItem>, MissingPayloads> {
     let mut undo = Vec::new();
     let mut missing = Vec::new();
     for no in steps {
         for target in execution.step(no).attempts_to_undo(execution.rules(no)).into_iter().rev() {
-            match undo_item(execution, no, target, values) {
+            match undo_item(execution, no, target, selection, values) {
                 Ok(item) => undo.push(item),
                 Err(MissingPayloads(more)) => missing.extend(more),
             }
@@ -138,10 +154,11 @@ fn undo_item(
     execution: &Execution,
     no: StepNo,
     target: u32,
+    selection: Option<&[StepId]>,
     values: &LoadedPayloads,
 ) -> Result<UndoItem, MissingPayloads> {
     let step = execution.step_id(no);
-    let bound = bind_undo_arguments(execution, no, target, values)?;
+    let bound = bind_undo_arguments(execution, no, target, selection, values)?;
     let trouble = bound.as_ref().err().map(ToString::to_string);
     let work = execution.plan.step(no).compensation.as_ref().map(|compensation| &compensation.work);
     Ok(match work {

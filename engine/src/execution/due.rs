@@ -9,7 +9,8 @@ use sha2::{Digest as _, Sha256};
 use super::attempt::{ProbeState, QuestionReply};
 use super::evolve::Execution;
 use super::state::{ExecutionState, PayloadRef};
-use crate::chain::Digest;
+use crate::chain::{Digest, with_sorted_keys};
+use crate::event::StateRead;
 use crate::id::{NodeId, StepNo};
 use crate::plan::{StepWork, TOOL_TIMEOUT_MS};
 use crate::policy::EndStatus;
@@ -62,6 +63,25 @@ pub struct DueCall {
     pub task_handle: Option<Arc<str>>,
     /// The question of the attempt before and the reply to it, to be sent along.
     pub reply: Option<QuestionReply>,
+    /// Of the undo of a session's call: the state is read once more before it is sent.
+    pub check: Option<StateCheck>,
+}
+
+/// A state that is read before an undo, and what it must be for the undo to be made without asking.
+#[derive(Clone, Debug)]
+pub struct StateCheck {
+    pub read: StateRead,
+    /// The state after the call. `None`: it was not seen.
+    expected: Option<Digest>,
+    salt: Arc<[u8]>,
+}
+
+impl StateCheck {
+    /// Whether the state is still what the call left.
+    pub fn is_unchanged(&self, state: &serde_json::Value) -> bool {
+        let bytes = super::decide::to_json_bytes(&with_sorted_keys(state));
+        self.expected == Some(Digest::salted(&self.salt, &bytes))
+    }
 }
 
 /// What the runner is to do now, and when to look again.
@@ -134,8 +154,20 @@ fn due_call(execution: &Execution, id: CallId) -> DueCall {
         started_at_ms: sent.map_or(execution.last_entry_at_ms, |sent| sent.started_at_ms),
         task_handle: sent.and_then(|sent| sent.task_handle.clone()),
         reply: sent.and_then(|sent| sent.reply),
+        check: if id.kind == CallKind::Compensation { state_check(execution, id.step) } else { None },
         tool: tool.to_owned(),
     }
+}
+
+/// How the undo of a session's call is checked first; not where a person agreed to it whatever is there now.
+fn state_check(execution: &Execution, no: StepNo) -> Option<StateCheck> {
+    let call = execution.session.as_deref()?.call(no);
+    let read = call.check.clone().filter(|_| execution.step(no).undo.consent.is_none())?;
+    Some(StateCheck {
+        read,
+        expected: call.after.map(|after| after.digest.digest),
+        salt: execution.salt().into(),
+    })
 }
 
 /// The idempotency key that the server sees: a hash of execution, step and `which` call of the step.

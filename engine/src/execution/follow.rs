@@ -12,6 +12,7 @@ use super::decide::to_json_bytes;
 use super::due::{CallId, CallKind};
 use super::evolve::Execution;
 use super::next::{NextAction, next_action};
+use super::restore::restore_arguments;
 use super::state::PayloadRef;
 use super::{NewEvent, Now};
 use crate::bind::{BindError, ExpressionScope, ReadSet, ValueTemplate};
@@ -385,7 +386,7 @@ fn start_compensation(
     let step = execution.step_id(no);
     let number = execution.step(no).compensations.len() as u32 + 1;
     let attempt = target + 1;
-    let bound = bind_undo_arguments(execution, no, target, values)?;
+    let bound = bind_undo_arguments(execution, no, target, None, values)?;
     let payload = bound.as_ref().ok().map(to_json_bytes);
     let arguments = payload.as_deref().map(|body| execution.digest_payload(body));
     if bound.is_ok() && execution.lacks_undo_approval(no, target, arguments.map(|arguments| arguments.digest))
@@ -405,14 +406,19 @@ fn start_compensation(
     Ok(events)
 }
 
-/// Binds a compensation's arguments (or an action's text) for the attempt with index `target`. The inner
-/// `Err`: they cannot be bound; the outer: payloads to load first. Null where the step has no compensation.
+/// Binds a compensation's arguments (or an action's text) for the attempt with index `target`. `selection`: the only
+/// steps that an undo would cover which has not begun. The inner `Err`: they cannot be bound; the outer: payloads to
+/// load first. Null where the step has no compensation.
 pub fn bind_undo_arguments(
     execution: &Execution,
     no: StepNo,
     target: u32,
+    selection: Option<&[StepId]>,
     values: &LoadedPayloads,
 ) -> Result<Result<Value, BindError>, MissingPayloads> {
+    if execution.restores_files(no) {
+        return restore_arguments(execution, no, selection, values);
+    }
     let compensation = execution.plan.step(no).compensation.as_ref();
     let template: &ValueTemplate = match compensation.map(|compensation| &compensation.work) {
         Some(CompensationWork::Tool { arguments, .. }) => arguments,
@@ -434,7 +440,7 @@ pub(super) fn undo_calls(
     let mut missing = Vec::new();
     for (_, no) in ordered.into_iter().rev() {
         for target in execution.step(no).attempts_to_undo(execution.rules(no)).into_iter().rev() {
-            match undo_call(execution, no, target, values) {
+            match undo_call(execution, no, target, selection, values) {
                 Ok(call) => calls.extend(call),
                 Err(MissingPayloads(more)) => missing.extend(more),
             }
@@ -448,12 +454,13 @@ fn undo_call(
     execution: &Execution,
     no: StepNo,
     target: u32,
+    selection: Option<&[StepId]>,
     values: &LoadedPayloads,
 ) -> Result<Option<UndoCall>, MissingPayloads> {
     let Some(tool) = execution.plan.step(no).compensation.as_ref().and_then(Compensation::tool) else {
         return Ok(None);
     };
-    let bound = bind_undo_arguments(execution, no, target, values)?;
+    let bound = bind_undo_arguments(execution, no, target, selection, values)?;
     let arguments = bound.ok().map(|bound| execution.digest_payload(&to_json_bytes(&bound)).digest);
     let (step, pin) = (execution.step_id(no), execution.pin(tool));
     Ok(Some(UndoCall { step, attempt: target + 1, tool: tool.to_owned(), arguments, pin }))

@@ -9,7 +9,7 @@ use super::next::NextAction;
 use super::state::{ExecutionState, PayloadRef, Phase};
 use super::unwind;
 use crate::chain::Digest;
-use crate::event::{ApprovalScope, CallBudget, CallNote, MatchedStep, SessionStart, StateMoment};
+use crate::event::{ApprovalScope, CallBudget, CallNote, MatchedStep, SessionStart, StateMoment, StateRead};
 use crate::id::{Position, StepId, StepNo};
 use crate::policy::{EndStatus, StepStatus};
 
@@ -61,6 +61,8 @@ pub struct CallRecord {
     pub expires_at_ms: Option<i64>,
     pub before: Option<PayloadRef>,
     pub after: Option<PayloadRef>,
+    /// How the undo reads the state once more.
+    pub check: Option<StateRead>,
     /// The call's place in the order of starts; the largest number before the start.
     pub(super) start_rank: u32,
 }
@@ -257,9 +259,13 @@ impl ExecutionState {
         started.map(|no| self.step_id(no)).collect()
     }
 
-    /// The order of undo: in a session by start, else by the graph. Larger numbers are undone first.
+    /// The order of undo: in a session calls by their start, then files; else by the graph. Larger numbers are undone first.
     pub(super) fn undo_rank(&self, no: StepNo) -> u32 {
         match &self.session {
+            // Files are restored once every call has been taken back.
+            Some(session) if !self.restores_files(no) => {
+                session.call(no).start_rank.saturating_add(SESSION_STEPS_MAX as u32)
+            }
             Some(session) => session.call(no).start_rank,
             None => self.plan.topological_rank(no),
         }

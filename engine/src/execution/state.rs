@@ -224,6 +224,8 @@ pub struct UndoProgress {
     pub retry: bool,
     /// The running unwinding covers other steps only.
     pub outside_selection: bool,
+    /// The result of a try that found something changed, which a person agreed to undo all the same.
+    pub consent: Option<PayloadRef>,
     /// By attempt index: the approval of its compensation. Only tools under approval need one.
     pub approvals: BTreeMap<u32, UndoApproval>,
     /// While unwinding: number of direct dependents with `blocks`.
@@ -350,7 +352,10 @@ impl StepState {
         if !self.undo.again.is_empty() {
             return self.undo.again.iter().copied().collect();
         }
-        let effective = self.indexed_attempts().filter(|(_, attempt)| attempt.may_have_run());
+        let may_have_run = |attempt: &Attempt| {
+            attempt.may_have_run() || (rules.failure_leaves_effect && attempt.has_failed_after_sending())
+        };
+        let effective = self.indexed_attempts().filter(|(_, attempt)| may_have_run(attempt));
         if !rules.idempotent {
             return effective.map(|(no, _)| no).filter(|no| !self.undo.undone.contains(no)).collect();
         }

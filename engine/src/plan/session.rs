@@ -8,7 +8,10 @@ use super::{Compensation, CompensationWork, Plan, PlanPolicy, RetryPolicy, Step,
 use crate::bind::{BindError, ExpressionVocabulary, ValueTemplate};
 use crate::chain::Digest;
 use crate::id::{StepId, StepNo};
-use crate::policy::{OnFailure, PlanApproval, Reversibility};
+use crate::policy::{OnFailure, PlanApproval, RESTORE_TOOL, Reversibility};
+
+/// How long one restore of files may take, in milliseconds.
+const RESTORE_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
 impl Plan {
     /// The empty plan of a session that begins. It is not saved; its document names it and has no steps.
@@ -90,11 +93,12 @@ impl Compensation {
     /// The undo of a session's call, sent once. `Err`: its arguments do not compile.
     pub(crate) fn of_call(tool: &str, arguments: &Value) -> Result<Self, BindError> {
         let arguments = ValueTemplate::parse_in(arguments, ExpressionVocabulary::Undo)?;
+        let restores = tool == RESTORE_TOOL;
         Ok(Self {
             work: CompensationWork::Tool { tool: tool.to_owned(), arguments },
-            timeout_ms: Some(TOOL_TIMEOUT_MS),
+            timeout_ms: Some(if restores { RESTORE_TIMEOUT_MS } else { TOOL_TIMEOUT_MS }),
             retry: RetryPolicy::default(),
-            idempotent: false,
+            idempotent: restores,
         })
     }
 }

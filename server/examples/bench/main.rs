@@ -4,6 +4,7 @@
 mod bare_database;
 mod engine_path;
 mod guard;
+mod guard_hooks;
 mod history;
 mod mcp_calls;
 mod mcp_servers;
@@ -38,6 +39,7 @@ fn main() -> anyhow::Result<()> {
     }
     if flag("--guard") {
         suite::guard(&mut measurements, &scale)?;
+        guard_hooks::measure(&mut measurements)?;
         return measurements.print(flag("--json"));
     }
     if flag("--notes") {

@@ -9,6 +9,7 @@ mod plan;
 mod run;
 mod serve;
 mod token;
+mod undo;
 
 use std::path::PathBuf;
 
@@ -31,6 +32,7 @@ pub use plan::{GraphFormat, PlanListArgs, PlanSubcommand};
 pub use run::{InputArgs, RerunArgs, RunArgs, RunFlags};
 pub use serve::ServeArgs;
 pub use token::{CreateTokenArgs, TokenSubcommand};
+pub use undo::UndoArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -230,22 +232,10 @@ Examples:
 Examples:
   actbook undo 7k2m --dry-run      the calls it would make, in order
   actbook undo 7k2m
+  actbook undo 7k2m --from c7      in a session: what this call and later ones did
+  actbook undo 7k2m --only files   in a session: restore files, make no call
   actbook undo 7k2m --here         with the servers as this config defines them")]
-    Undo {
-        /// Its id, or a unique beginning of it
-        execution: String,
-        /// Say what it would do, and do nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// Why; it is journaled
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
-        /// Adopt this config's definitions of its servers; that is journaled
-        #[arg(long)]
-        here: bool,
-        #[command(flatten)]
-        detach: DetachFlag,
-    },
+    Undo(UndoArgs),
     /// Read the journal
     Journal(JournalArgs),
     /// Figures: success, times, failures, retries, waiting, confidence
@@ -361,6 +351,9 @@ Examples:
         /// Then serve the dashboard of this story until Ctrl-C
         #[arg(long)]
         serve: bool,
+        /// An agent without a plan instead: its calls are guarded, one is stopped, and all are undone
+        #[arg(long, conflicts_with = "serve")]
+        guard: bool,
     },
     /// An MCP server over stdio with real effects in one folder, for the demo and for trying plans
     #[command(

@@ -35,7 +35,7 @@ impl ConfigNeed {
             CliCommand::Run(_) | CliCommand::Rerun(_) => Self::InEffect { may_ask: true },
             CliCommand::Mcp { .. } | CliCommand::Serve(_) | CliCommand::Hook(_) => Self::Trusted,
             CliCommand::Check { offline, .. } | CliCommand::Plan(PlanSubcommand::Save { offline, .. }) => unless_offline(*offline),
-            CliCommand::Undo { dry_run, .. } => unless_offline(*dry_run),
+            CliCommand::Undo(args) => unless_offline(args.dry_run),
             // A retry first asks the server for the tool's current definition.
             CliCommand::Decide(args) => unless_offline(!matches!(args.steps_and_answer(), Ok((_, StepAnswer::Retry)))),
             CliCommand::Template(TemplateSubcommand::Use(args)) => unless_offline(args.offline),

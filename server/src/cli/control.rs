@@ -5,13 +5,12 @@ use crate::error::{CommandLineCode, Error};
 use crate::service::view::StepView;
 use crate::service::{ActionFacts, ActionRecord, DriveState, Driver, FoundExecution};
 use actbook_engine::policy::{ExecutionStatus, StepAnswer};
-use actbook_engine::refusal::Refusal;
 
 use super::args::{DecideArgs, RecordArgs, UnsettledKind};
 use super::foreground::{self, Events, Goal};
 use super::session::Session;
 use super::status_style::short_id;
-use super::{CommandResult, Exit, brief, detach};
+use super::{CommandResult, Exit, detach};
 
 /// Pauses the execution and prints how to resume it.
 pub async fn pause(session: &Session, id: &str, reason: Option<String>) -> CommandResult {
@@ -241,29 +240,9 @@ pub async fn cancel(session: &Session, id: &str, reason: Option<String>) -> Comm
     }
 }
 
-/// Requests the undo of whatever may have run, and drives or watches it.
-pub async fn undo(
-    session: &Session,
-    id: &str,
-    reason: Option<String>,
-    here: bool,
-    detach: bool,
-) -> CommandResult {
-    if !here {
-        session.service.executions().require_drivable(id).await?;
-    }
-    let found = session.service.executions().find(id).await?;
-    match session.service.executions().undo(&session.caller, id, reason).await {
-        Ok(_) => {}
-        Err(Error::Refused(Refusal::AlreadyUndoing)) if found.status != ExecutionStatus::Blocked => {}
-        Err(error) => return Err(error),
-    }
-    drive_or_hand_over(session, &found, here, detach, Goal::Undo).await
-}
-
 /// Drives the execution here, or watches the process that drives it. With `detach`, leaves it to that process
 /// or to a new background process.
-async fn drive_or_hand_over(
+pub async fn drive_or_hand_over(
     session: &Session,
     found: &FoundExecution,
     here: bool,
@@ -294,24 +273,4 @@ async fn drive_or_hand_over(
         session.output.notice(format_args!("{} drives it; watching", process_label(&driver)));
     }
     foreground::follow(session, id, events, claimed, goal).await
-}
-
-/// `undo --dry-run`: prints the calls that an undo would make, in order; an error if there are none.
-pub async fn preview_undo(session: &Session, id: &str) -> CommandResult {
-    let watching = session.service.executions().watch(id).await?;
-    let brief = watching.brief().await?;
-    if session.output.json {
-        session.output.document(&brief);
-        return Ok(Exit::Done);
-    }
-    if brief.undo.is_empty() {
-        let cure = format!("`actbook show {}` shows what ran", short_id(watching.execution().id.as_str()));
-        let message = "nothing that ran is left to undo";
-        return Err(Error::command_line(CommandLineCode::NothingToUndo, message, cure));
-    }
-    brief::print_undo_calls(&session.output, &brief, usize::MAX);
-    for left in &brief.cannot_undo {
-        session.output.line(format_args!("  stays: {}: {}", left.step, left.why));
-    }
-    Ok(Exit::Done)
 }

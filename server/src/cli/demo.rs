@@ -1,6 +1,8 @@
 //! `actbook demo`: a tour in a minute, through the same service calls as any run. It uses a scratch folder
 //! with its own config, database and downstream server, and runs a plan that fails half-way and is undone.
 
+mod guarded;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,7 @@ use super::output::Output;
 use super::session::Session;
 use super::status_style::{BAD, BUSY, GOOD, QUIET, STRONG, painted};
 use super::{CommandResult, Exit, brief, graph_text, journal, serve};
+pub use guarded::demo_guard;
 
 const PLAN: &str = include_str!("demo/plan.yaml");
 const VERSION: &str = "1.2";

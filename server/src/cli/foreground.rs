@@ -66,7 +66,9 @@ pub async fn follow(
             || may_ask && approval_prompt::ask_for_approval(session, id, &mut events).await?;
         if !goes_on {
             print_end(session, &view, end);
-            return Ok(exit_for(view.status, goal));
+            // A session that is open has nothing that goes on by itself: its undo is over.
+            let is_open_session = view.session.is_some() && view.status == ExecutionStatus::Running;
+            return Ok(if is_open_session { Exit::Done } else { exit_for(view.status, goal) });
         }
         claimed = session.service.executions().claim(&session.caller, id, false).await?;
     }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::error::Error;
-use crate::service::Driver;
 use crate::service::quote;
 use crate::service::view::{ExecutionView, StepView};
+use crate::service::{Driver, UndoSelection};
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use super::output::Output;
 use super::session::Session;
 use super::status_style::{self, QUIET, STRONG, painted, short_id};
 use super::table::{Table, cell, styled_cell, truncate};
-use super::{CommandResult, Exit, brief, control, times};
+use super::{CommandResult, Exit, brief, control, times, undo};
 
 /// Up to this many steps are all listed, in order.
 const STEPS_LISTED_MAX: usize = 40;
@@ -51,13 +51,28 @@ pub async fn show(session: &Session, id: &str) -> CommandResult {
     print_values(output, &view);
     print_late_answers(output, &view);
     brief::print_records(output, &view);
-    brief::print_brief(output, &view);
+    if view.session.is_some() {
+        print_session_outlook(session, &view).await?;
+    } else {
+        brief::print_brief(output, &view);
+    }
     brief::print_waiting(output, &view);
     if view.waiting.is_empty() {
         output.line("");
         print_hints(output, &view, &driving);
     }
     Ok(Exit::Done)
+}
+
+/// Prints what an undo of a session would do, call by call.
+async fn print_session_outlook(session: &Session, view: &ExecutionView) -> Result<(), Error> {
+    let watching = session.service.executions().watch(view.id.as_str()).await?;
+    let calls = watching.session_undo(&UndoSelection::default()).await?.unwrap_or_default();
+    if !calls.is_empty() {
+        session.output.line("");
+        undo::print_session_undo(&session.output, &calls);
+    }
+    Ok(())
 }
 
 async fn driver_state(session: &Session, view: &ExecutionView) -> Result<DriverState, Error> {

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::ConfigProblem;
 use super::section::{Section, did_you_mean};
+use super::snapshot::{SnapshotConfig, read_snapshot};
 
 /// How long a call waits for a person's answer, unless the config says otherwise.
 const HOLD: Duration = Duration::from_secs(9 * 60);
@@ -32,6 +33,8 @@ pub struct GuardConfig {
     pub plan: PlanUse,
     pub ask: AskConfig,
     pub budget: Option<CallBudget>,
+    /// What is kept of files; `None`: nothing.
+    pub snapshot: Option<SnapshotConfig>,
     /// The shipped rules that `use` switches on, then the config's own.
     pub rules: Vec<Rule>,
     pub offer: OfferConfig,
@@ -139,6 +142,7 @@ impl Default for GuardConfig {
             plan: PlanUse::default(),
             ask: AskConfig { via: AskVia::default(), hold: HOLD, expires: EXPIRES },
             budget: None,
+            snapshot: None,
             rules: Vec::new(),
             offer: OfferConfig::default(),
         }
@@ -157,6 +161,7 @@ pub(super) fn read_guard(mut entry: Section) -> Result<GuardConfig, ConfigProble
             .unwrap_or_default(),
         ask: read_ask(entry.section("ask")?)?,
         budget: entry.optional_section("budget")?.map(read_budget).transpose()?,
+        snapshot: read_snapshot(&mut entry)?,
         rules,
         offer: OfferConfig {
             expose: entry.texts("expose")?,

@@ -46,7 +46,7 @@ pub async fn answer_hook(
     {
         if event.blocks_on_failure() {
             let decision = guard.decision_about(&part, &step, None).await?;
-            return answer_decision(guard, &caller, decision, limit).await;
+            return answer_decision(guard, &caller, call, decision, limit).await;
         }
         // The generic event about the same call reports how it ended.
         return Ok(HookAnswer::NoDecision);
@@ -77,7 +77,9 @@ async fn answer_event(
             guard.end_known_call(caller, origin, call, outcome).await.map(|_| HookAnswer::NoDecision)
         }
         HookEventKind::SessionStarted { .. } => {
-            guard.open_session(caller, origin).await.map(|_| HookAnswer::NoDecision)
+            let part = guard.open_session(caller, origin).await?;
+            guard.begin_snapshot(&part).await;
+            Ok(HookAnswer::NoDecision)
         }
         HookEventKind::TurnEnded { agent } => {
             let given_up = guard.give_up_calls(caller, origin, agent.as_deref()).await;
@@ -99,13 +101,14 @@ async fn begin_call(
     limit: Duration,
 ) -> Result<HookAnswer, Error> {
     let decision = guard.begin_call(caller, origin, call).await?;
-    answer_decision(guard, caller, decision, limit).await
+    answer_decision(guard, caller, call, decision, limit).await
 }
 
 /// The answer to a call that was decided about.
 async fn answer_decision(
     guard: &Guard<'_>,
     caller: &Caller,
+    call: &GuardedCall,
     decision: CallDecision,
     limit: Duration,
 ) -> Result<HookAnswer, Error> {
@@ -115,7 +118,7 @@ async fn answer_decision(
         AskVia::Refuse => Duration::ZERO,
         AskVia::Client | AskVia::Hold => ask.hold.min(limit.saturating_sub(LIMIT_MARGIN)),
     };
-    let answered = guard.await_answer(caller, part, step, hold).await?;
+    let answered = guard.await_answer(caller, part, step, call, hold).await?;
     Ok(match answer_of(answered) {
         HookAnswer::Deny { reason } => HookAnswer::Deny { reason: format!("{say}; {reason}") },
         other => other,

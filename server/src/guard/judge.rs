@@ -123,7 +123,7 @@ pub fn tool_facts(config: &Config, call: &GuardedCall) -> CalledToolFacts {
 }
 
 /// Whether the call only reads, by the config or by what is known of a client's own tools.
-fn is_read_only(config: &Config, call: &GuardedCall) -> bool {
+pub fn is_read_only(config: &Config, call: &GuardedCall) -> bool {
     let configured = config.tool_config(call.server(), tool_part(&call.tool)).read_only;
     let hinted = call.relayed.as_ref().is_some_and(|tool| tool.hints.read_only == Some(true));
     configured.unwrap_or(hinted || READING_BUILT_INS.contains(&call.tool.as_str()))
@@ -145,7 +145,7 @@ pub fn labels_added(config: &Config, tool: &str) -> BTreeSet<String> {
     adds
 }
 
-fn tool_part(tool: &str) -> &str {
+pub fn tool_part(tool: &str) -> &str {
     tool.split_once('/').map_or(tool, |(_, tool)| tool)
 }
 

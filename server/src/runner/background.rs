@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actbook_engine::execution::{Command, due};
+use actbook_engine::execution::{Command, Execution, due};
 use actbook_engine::id::StreamId;
 use actbook_engine::policy::ExecutionStatus;
 use actbook_engine::refusal::Refusal;
@@ -170,8 +170,8 @@ impl BackgroundDriver {
     /// Claims an execution for this process under the toolset of its plan here.
     async fn claim(&self, stream: StreamId) -> Result<ClaimResult, Error> {
         let runner = &self.0.runner;
-        let plan = runner.ledger().with_execution(stream, |execution| execution.plan.clone())?;
-        runner.open().await?.claim(stream, runner.toolset_digest(&plan)).await
+        let toolset = runner.ledger().with_execution(stream, |execution| runner.toolset_for(execution))?;
+        runner.open().await?.claim(stream, toolset).await
     }
 
     /// Registers an execution as driven here; false if it was registered already.
@@ -216,7 +216,11 @@ impl BackgroundDriver {
             if matches!(status, ExecutionStatus::Blocked | ExecutionStatus::Paused) {
                 self.wait_until_runnable(stream, &registration).await?;
             }
-            if *self.0.halt.borrow() || ledger.with_execution(stream, |one| one.ended.is_some())? {
+            // A session whose undo is over is driven again when another one is asked for.
+            let is_over = |one: &Execution| {
+                one.ended.is_some() || one.session.is_some() && one.status() == ExecutionStatus::Running
+            };
+            if *self.0.halt.borrow() || ledger.with_execution(stream, is_over)? {
                 return Ok(());
             }
             let driver = ledger::DRIVER_ACTOR.into();

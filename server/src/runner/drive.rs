@@ -101,8 +101,9 @@ impl ExecutionDriver {
                 }
                 self.start_due_calls(&progress).await?;
             }
-            let is_idle =
-                !matches!(progress.status, ExecutionStatus::Running | ExecutionStatus::Compensating);
+            // In a session that is open nothing goes on by itself, once its undo is over.
+            let is_idle = progress.is_open_session
+                || !matches!(progress.status, ExecutionStatus::Running | ExecutionStatus::Compensating);
             let no_longer_drives = halted || progress.epoch != self.epoch;
             if self.in_flight.is_empty() && (is_idle || no_longer_drives) {
                 return Ok(progress);

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::execution::{CallId, Command, DueCall, ReportedOutcome};
+use actbook_engine::execution::{CallId, Command, DueCall, ReportedOutcome, StateCheck};
 use actbook_engine::id::StreamId;
 use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
@@ -117,6 +117,11 @@ pub async fn perform_call(
             }
         })
     };
+    if let Some(check) = &call.check
+        && let Some(refused) = refuse_changed_state(&inner, check, &call).await
+    {
+        return (id, Some(refused));
+    }
     let _slot = inner.progress.open_slot(stream, id.step);
     let progress = progress_receiver(&inner, stream, id, relay.on_progress);
     let mut pin = call.pin;
@@ -150,6 +155,48 @@ fn progress_receiver(
             relay(report.clone());
         }
         board.update(stream, call.step, report);
+    })
+}
+
+/// Reads the state that an undo depends on once more. `None`: it is what the undone call left. Otherwise the undo fails
+/// unsent, which asks a person: somebody has changed it since, or it cannot be read.
+async fn refuse_changed_state(
+    inner: &RunnerInner,
+    check: &StateCheck,
+    undo: &DueCall,
+) -> Option<ReportedOutcome> {
+    let read = tools::Call {
+        tool: check.read.tool.clone(),
+        arguments: check.read.arguments.clone(),
+        pin: None,
+        key: format!("{}-check", undo.idempotency_key),
+        timeout: Duration::from_millis(undo.timeout_ms),
+        context: tools::CallContext::default(),
+        origin: None,
+    };
+    let error = match inner.tools.call(read, |_| {}, std::future::pending()).await {
+        tools::CallOutcome::Succeeded { output } if check.is_unchanged(&output) => return None,
+        tools::CallOutcome::Succeeded { output } => error_payload(
+            "the state has changed since the call, or was not read after it; `retry` undoes the call all the same",
+            Some(output),
+        ),
+        tools::CallOutcome::Failed { message, .. } | tools::CallOutcome::Unknown { message, .. } => {
+            error_payload(
+                &format!(
+                    "the state cannot be read once more ({message}); `retry` undoes the call all the same"
+                ),
+                None,
+            )
+        }
+        tools::CallOutcome::InputRequired { .. } => {
+            error_payload("the tool that reads the state asks for input", None)
+        }
+    };
+    Some(ReportedOutcome::Failed {
+        category: ErrorCategory::Policy,
+        error,
+        unsent: true,
+        retry_after_ms: None,
     })
 }
 

@@ -93,7 +93,7 @@ impl Executions<'_> {
     /// The item of one execution; its view, open questions and note count only if `with_view`.
     async fn agenda_item(self, row: &executions::ExecutionRow, with_view: bool) -> Result<AgendaItem, Error> {
         let execution = self.fold(row.id).await?;
-        let here = self.toolset_digest(&execution.plan) == execution.toolset;
+        let here = self.0.runner.toolset_for(&execution) == execution.toolset;
         let view = if with_view { Some(self.render(&execution, StepValues::All).await?) } else { None };
         let waiting = view.as_ref().map(|view| view.waiting.clone()).unwrap_or_default();
         let notes = if with_view { self.count_notes(&execution.id).await? } else { 0 };

@@ -16,6 +16,7 @@ use super::executions::Executions;
 use super::executions::FoundExecution;
 use super::question::PersonQuestion;
 use super::records::ActionRecord;
+use super::session_undo::{UndoSelection, select_steps};
 use super::view::AnswerOption;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -96,6 +97,20 @@ impl Executions<'_> {
         self.find_and_command(caller, id, Command::Undo { reason, steps: None, approves }).await
     }
 
+    /// Like `undo`, of a part of a session.
+    pub async fn undo_selected(
+        self,
+        caller: &Caller,
+        id: &str,
+        reason: Option<String>,
+        selection: &UndoSelection,
+    ) -> ExecutionCommandResult {
+        let approves = self.is_approver(caller, id).await?;
+        let steps = select_steps(&*self.load(id).await?, selection)?;
+        let steps = steps.map(|steps| steps.iter().map(ToString::to_string).collect());
+        self.find_and_command(caller, id, Command::Undo { reason, steps, approves }).await
+    }
+
     /// Like `undo`, if it would make the calls that the caller was shown: those with the digest `calls`. Err
     /// `stale_question`: it would make others by now.
     pub async fn undo_shown(
@@ -103,20 +118,23 @@ impl Executions<'_> {
         caller: &Caller,
         id: &str,
         reason: Option<String>,
+        selection: &UndoSelection,
         calls: &str,
     ) -> ExecutionCommandResult {
         if self.0.previous_result(caller).await?.is_some() {
-            return self.undo(caller, id, reason).await;
+            return self.undo_selected(caller, id, reason, selection).await;
         }
         let approves = self.is_approver(caller, id).await?;
         self.0.sessions().settle_lost_calls_of(self.find(id).await?.stream).await?;
         for _ in 0..UNDO_CHECKS_MAX {
             let found = self.find(id).await?;
             let execution = self.fold(found.stream).await?;
-            if undo_digest(&self.brief(&execution).await?) != calls {
+            let steps = select_steps(&execution, selection)?;
+            if undo_digest(&self.brief_of(&execution, steps.as_deref()).await?) != calls {
                 break;
             }
-            let command = Command::Undo { reason: reason.clone(), steps: None, approves };
+            let steps = steps.map(|steps| steps.iter().map(ToString::to_string).collect());
+            let command = Command::Undo { reason: reason.clone(), steps, approves };
             match self.command_as_of(caller, found.stream, command, Some(execution.position)).await {
                 // Something was appended since the calls were looked at: they may have changed by it.
                 Err(Error::Refused(Refusal::StaleQuestion)) => {}
@@ -217,6 +235,12 @@ impl Executions<'_> {
         answer: StepAnswer,
     ) -> Result<bool, Error> {
         if answer == StepAnswer::Retry {
+            let execution = self.load(id).await?;
+            let no = execution.plan.find_step(step);
+            if no.is_some_and(|no| execution.session.is_some() && execution.asks_to_undo_changed(no)) {
+                // The answer lets an undo replace what somebody else has written since.
+                self.require_approver(caller, id).await?;
+            }
             self.0.catalog().move_pin_to_accepted(caller, id, step).await?;
         }
         self.is_approver(caller, id).await

@@ -50,7 +50,7 @@ impl Executions<'_> {
             self.adopt(caller, id).await?;
         }
         let found = self.find(id).await?;
-        let toolset = self.toolset_digest(&self.fold(found.stream).await?.plan);
+        let toolset = self.0.runner.toolset_for(&*self.fold(found.stream).await?);
         match self.0.runner().await?.claim(found.stream, toolset).await? {
             ClaimResult::Claimed(progress) => Ok(Some(*progress)),
             ClaimResult::DrivenElsewhere | ClaimResult::Ended => Ok(None),
@@ -129,13 +129,15 @@ impl Executions<'_> {
     /// here.
     pub async fn adopt(self, caller: &Caller, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
-        let plan = self.fold(found.stream).await?.plan.clone();
-        let named = plan.named_tools();
-        let mut servers = named.into_iter().filter_map(|(_, tool)| tool.split_once('/'));
+        let execution = self.fold(found.stream).await?;
+        // A session's calls were made by its client: only the servers that take them back must be here.
+        let is_needed = |tool: &&str| execution.session.is_none() || execution.undoes_by(tool);
+        let named = execution.plan.named_tools().into_iter().map(|(_, tool)| tool).filter(is_needed);
+        let mut servers = named.filter_map(|tool| tool.split_once('/'));
         if let Some((missing, _)) = servers.find(|(server, _)| !self.0.tools.has_server(server)) {
             return Err(Error::ServerNotConfigured { server: missing.to_owned() });
         }
-        let toolset = self.toolset_digest(&plan);
+        let toolset = self.0.runner.toolset_for(&execution);
         self.0
             .ledger
             .command(&self.0.journaled_actor(caller), found.stream, Command::AdoptToolset { toolset })
@@ -148,7 +150,8 @@ impl Executions<'_> {
     pub async fn require_drivable(self, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream).await?;
-        if self.driver(&found).await?.is_some() || self.toolset_digest(&execution.plan) == execution.toolset {
+        if self.driver(&found).await?.is_some() || self.0.runner.toolset_for(&execution) == execution.toolset
+        {
             return Ok(());
         }
         Err(runner::other_toolset(execution.project.as_deref()).into())

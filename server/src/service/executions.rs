@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::Service;
 use super::question_content::{CoveredCall, undo_calls};
+use super::session_undo::{CallUndoView, UndoSelection, select_steps};
 use super::step_values::StepValues;
 use super::view::{ExecutionView, StepProgress, last_started_at_ms, parse_status};
 use crate::caller::Caller;
@@ -259,6 +260,19 @@ impl ExecutionWatcher {
         Ok(brief)
     }
 
+    /// Like `brief`, with the undo of a part of a session.
+    pub async fn brief_of(&self, selection: &UndoSelection) -> Result<Brief, Error> {
+        let steps = select_steps(self.execution(), selection)?;
+        let mut brief = self.service.executions().brief_of(self.execution(), steps.as_deref()).await?;
+        self.service.withhold_brief(&mut brief);
+        Ok(brief)
+    }
+
+    /// What an undo of a session would do, call by call. `None`: it is no session.
+    pub async fn session_undo(&self, selection: &UndoSelection) -> Result<Option<Vec<CallUndoView>>, Error> {
+        self.service.sessions().undo_outlook(self.execution(), selection).await
+    }
+
     /// The calls of a brief, with the attempts that a yes to it covers.
     pub fn undo_calls(&self, brief: &Brief) -> Vec<CoveredCall> {
         undo_calls(self.execution(), brief)
@@ -270,7 +284,9 @@ impl ExecutionWatcher {
 
     /// Whether the execution has ended, is paused, or waits for an answer.
     pub fn is_settled(&self) -> bool {
-        !matches!(self.status(), ExecutionStatus::Running | ExecutionStatus::Compensating)
+        // A session that is open has no driver: nothing in it goes on by itself.
+        let is_open_session = self.execution().session.is_some() && self.status() == ExecutionStatus::Running;
+        is_open_session || !matches!(self.status(), ExecutionStatus::Running | ExecutionStatus::Compensating)
     }
 
     /// The position of the execution's last entry.

@@ -125,7 +125,7 @@ impl ToolCatalog<'_> {
     /// The policy of a tool, written `server/tool`, from the operator's config and the hints of a trusted
     /// server; without a pin. `hints` of another server are ignored.
     pub(super) fn policy(self, tool: &str, hints: Option<&Annotations>) -> ToolPolicy {
-        let ToolConfig { timeout, idempotent, read_only, approval, retry, labels: _, adds: _ } =
+        let ToolConfig { timeout, idempotent, read_only, approval, retry, .. } =
             self.0.tools.tool_config(tool);
         let server = tool.split('/').next().unwrap_or(tool);
         let hints = hints.filter(|_| self.0.tools.trusts_hints_of(server));

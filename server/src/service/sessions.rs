@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::chain::{Digest, with_sorted_keys};
-use actbook_engine::event::{CallNote, MatchedStep, SessionStart};
+use actbook_engine::event::{CallNote, MatchedStep, SessionStart, StateRead};
 use actbook_engine::execution::{
     ActionFacts, ApprovalAnswer, CallAnswer, CallVerdict, Command, Execution, FACTS_BYTES_MAX,
     LoadedPayloads, ReportedOutcome, SessionCall, SessionCommand, SessionState,
@@ -19,6 +19,7 @@ use actbook_engine::rules::SessionFacts;
 use serde_json::{Value, json};
 
 use super::Service;
+use super::kept_states::leaves_targets_unchanged;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{DriveState, KeyedReply, StartSessionRequest};
@@ -203,7 +204,7 @@ impl SessionPart {
         self.session().call(self.find(step)?).matched.clone()
     }
 
-    fn session(&self) -> &SessionState {
+    pub(super) fn session(&self) -> &SessionState {
         self.execution.session.as_deref().expect("a part is an open execution")
     }
 
@@ -278,6 +279,11 @@ impl SessionPart {
     /// Whether Actbook sends the call, and not the agent's client.
     fn is_sent_here(&self, step: &str) -> bool {
         self.find(step).is_some_and(|no| matches!(self.execution.plan.step(no).work, StepWork::Tool { .. }))
+    }
+
+    /// How the state after the step's call is read, for the undo that the config gives.
+    pub fn undo_check(&self, step: &str) -> Option<StateRead> {
+        self.find(step).and_then(|no| self.session().call(no).check.clone())
     }
 
     pub(super) fn find(&self, step: &str) -> Option<StepNo> {
@@ -382,6 +388,18 @@ impl Sessions<'_> {
         let Some(row) = found else { return Ok(None) };
         let execution = self.0.executions().fold(row.id).await?;
         Ok(Some(SessionPart { stream: row.id, key: key.clone(), number, execution }))
+    }
+
+    /// The id of this part of a session; `None`: there is none.
+    pub(super) async fn part_with_number(
+        self,
+        key: &SessionKey,
+        project: &str,
+        number: u32,
+    ) -> Result<Option<String>, Error> {
+        let id = key.part_id(project, number);
+        let found = executions::by_public_id(self.0.tenant, id.as_str()).first(&self.0.db).await?;
+        Ok(found.map(|_| id.to_string()))
     }
 
     /// The part as it is now.
@@ -496,10 +514,16 @@ impl Sessions<'_> {
     }
 
     /// Starts the call that has its yes. One whose yes is void by now is refused: its state says so.
-    pub async fn start_call(self, caller: &Caller, part: &SessionPart, step: &str) -> Result<(), Error> {
+    pub async fn start_call(
+        self,
+        caller: &Caller,
+        part: &SessionPart,
+        step: &str,
+        before: Option<Value>,
+    ) -> Result<(), Error> {
         let (labels, step) = (part.session().labels.clone(), step.to_owned());
         let node = if part.is_sent_here(&step) { Some(self.node().await?) } else { None };
-        let command = SessionCommand::StartCall { step, labels, node, before: None };
+        let command = SessionCommand::StartCall { step, labels, node, before };
         match self.command(caller, part, command).await {
             // It is read again, and found as it is then.
             Ok(_) | Err(Error::Refused(Refusal::LabelsMoved | Refusal::NotWaiting { .. })) => Ok(()),
@@ -518,15 +542,16 @@ impl Sessions<'_> {
         self.command(caller, part, command).await.map(drop)
     }
 
-    /// Records how a call ended.
+    /// Records how a call ended, and the state after it.
     pub async fn end_call(
         self,
         caller: &Caller,
         part: &SessionPart,
         step: &str,
         outcome: ReportedOutcome,
+        after: Option<Value>,
     ) -> Result<(), Error> {
-        let command = SessionCommand::EndCall { step: step.to_owned(), outcome, after: None };
+        let command = SessionCommand::EndCall { step: step.to_owned(), outcome, after };
         self.command(caller, part, command).await.map(drop)
     }
 
@@ -552,12 +577,24 @@ impl Sessions<'_> {
         self.0.executions().command(caller, part.stream, command).await.map(drop)
     }
 
-    /// Records that nobody will say how a call ended.
-    pub async fn give_up_call(self, caller: &Caller, part: &SessionPart, step: &str) -> Result<(), Error> {
-        let error = json!({ "message": "the client has not reported how the call ended" });
+    /// Records that nobody will say how a call ended. One whose files are as before did not happen.
+    pub async fn give_up_call(
+        self,
+        caller: &Caller,
+        part: &SessionPart,
+        step: &str,
+        after: Option<Value>,
+    ) -> Result<(), Error> {
+        let before = self.kept_before(part, step).await?;
         let category = ErrorCategory::Unavailable;
-        self.end_call(caller, part, step, ReportedOutcome::Unknown { category, error, retry_after_ms: None })
-            .await
+        let outcome = if leaves_targets_unchanged(before.as_ref(), after.as_ref()) {
+            let error = json!({ "message": "it did not happen: its files are as before" });
+            ReportedOutcome::Failed { category, error, unsent: true, retry_after_ms: None }
+        } else {
+            let error = json!({ "message": "the client has not reported how the call ended" });
+            ReportedOutcome::Unknown { category, error, retry_after_ms: None }
+        };
+        self.end_call(caller, part, step, outcome, after).await
     }
 
     /// Ends a session.

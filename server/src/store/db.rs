@@ -7,7 +7,7 @@ mod postgres;
 mod sqlite;
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -240,6 +240,14 @@ impl Db {
         match &self.backend {
             Backend::Sqlite(_) => Dialect::Sqlite,
             Backend::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    /// The file that the database is in; `None`: a server has it.
+    pub fn file(&self) -> Option<PathBuf> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => Some(sqlite.file().to_owned()),
+            Backend::Postgres(_) => None,
         }
     }
 

@@ -35,6 +35,7 @@ mod reference;
 mod rerun;
 mod saved_views;
 mod sentence;
+mod session_part;
 mod settings;
 mod statistics;
 mod step_panel;

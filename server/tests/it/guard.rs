@@ -15,6 +15,7 @@ mod proxy;
 mod questions;
 mod relay;
 mod relay_clients;
+mod undo;
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};

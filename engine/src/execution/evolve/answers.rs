@@ -5,7 +5,7 @@ use super::super::state::{ApprovalAnswer, ExecutionState, PayloadRef, RetryState
 use super::is_undoing;
 use crate::event;
 use crate::id::StepNo;
-use crate::policy::{EndStatus, Outcome, StepAnswer, StepStatus};
+use crate::policy::{EndStatus, ErrorCategory, Outcome, StepAnswer, StepStatus};
 
 impl ExecutionState {
     /// Applies an answer to its step, or stops the execution on `abandon`.
@@ -145,6 +145,10 @@ impl ExecutionState {
                 if let (StepAnswer::DidNotHappen, Some(last)) = (answer, step.compensations.last_mut()) {
                     last.settled = Some(false);
                 }
+                let last = step.compensations.last();
+                // What the try found changed was in the question that this answers.
+                let named = last.filter(|last| last.category == Some(ErrorCategory::Policy));
+                step.undo.consent = named.and_then(|last| last.result).or(step.undo.consent);
                 step.undo.retry = true;
                 self.refresh(no);
             }

@@ -31,6 +31,7 @@ impl ExecutionState {
             expires_at_ms: event.expires_at_ms,
             before: None,
             after: None,
+            check: event.undo.as_ref().and_then(|undo| undo.check.clone()),
             start_rank: u32::MAX,
         };
         self.session_mut()?.calls.push(record);

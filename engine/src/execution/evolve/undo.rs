@@ -30,6 +30,7 @@ impl ExecutionState {
         for no in self.step_numbers() {
             let step = &mut self.steps[no.index()];
             step.undo.left_in_place = false;
+            step.undo.consent = None;
             step.undo.retry = step.status == StepStatus::CompensationFailed;
         }
         self.build_undo_order();

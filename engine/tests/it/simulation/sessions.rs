@@ -104,6 +104,7 @@ impl SessionSimulation<'_> {
         let undo = self.rng.percent_chance(50).then(|| UndoTemplate {
             tool: "t/undo".to_owned(),
             arguments: json!({ "path": "${arguments.path}" }),
+            check: None,
         });
         let mut policies = BTreeMap::from([(tool.clone(), policy)]);
         if self.rng.percent_chance(10) {

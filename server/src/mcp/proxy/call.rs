@@ -166,7 +166,7 @@ impl GuardedRequest<'_> {
         let mut decision = decision.await?;
         if let CallDecision::Waits { part, step, say } = &decision {
             let (part, step, say) = (part.clone(), step.clone(), say.clone());
-            decision = self.ask(&WaitingCall { part: &part, step: &step, say: &say }).await?;
+            decision = self.ask(&WaitingCall { part: &part, step: &step, call: &call, say: &say }).await?;
         }
         match decision {
             CallDecision::Started { live, step, by_yes: _ } => {

@@ -11,7 +11,7 @@ use super::super::elicit::{
 use super::call::{CallFailure, GuardedRequest};
 use crate::config::AskVia;
 use crate::error::Error;
-use crate::guard::CallDecision;
+use crate::guard::{CallDecision, GuardedCall};
 use crate::service::{PersonQuestion, SessionPart};
 
 /// How often a client hears that its call waits.
@@ -23,6 +23,7 @@ const SILENT_HOLD: Duration = Duration::from_secs(50);
 pub struct WaitingCall<'a> {
     pub part: &'a SessionPart,
     pub step: &'a str,
+    pub call: &'a GuardedCall,
     /// What the rule says.
     pub say: &'a str,
 }
@@ -100,6 +101,7 @@ impl GuardedRequest<'_> {
             &self.request.caller,
             waiting.part,
             waiting.step,
+            waiting.call,
             self.proxy.settings.ask.hold,
         );
         tokio::select! {
@@ -128,7 +130,8 @@ impl GuardedRequest<'_> {
     /// Waits for an answer from elsewhere, at most for `hold`.
     async fn hold(&mut self, waiting: &WaitingCall<'_>, hold: Duration) -> Result<CallDecision, Error> {
         let guard = self.proxy.guard(self.endpoint);
-        let answered = guard.await_answer(&self.request.caller, waiting.part, waiting.step, hold);
+        let answered =
+            guard.await_answer(&self.request.caller, waiting.part, waiting.step, waiting.call, hold);
         tokio::pin!(answered);
         let message = format!("waits for approval: {}", waiting.say);
         loop {

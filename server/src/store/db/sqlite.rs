@@ -161,6 +161,11 @@ impl Sqlite {
         SqliteWatch::start(open::connect(&self.path, self.usage)?, tenant, on_append)
     }
 
+    /// The database's file, as it was given.
+    pub fn file(&self) -> &Path {
+        &self.path
+    }
+
     /// Names the database for people.
     pub fn describe(&self) -> String {
         format!("SQLite {} at {}", rusqlite::version(), self.path.display())

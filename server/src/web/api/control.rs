@@ -18,8 +18,8 @@ use crate::caller::{Caller, Right};
 use crate::error::Error;
 use crate::service::view::ExecutionView;
 use crate::service::{
-    ActionFacts, ActionRecord, AnswerChoice, Brief, Decision, FoundExecution, GivenAnswer, RecordResult,
-    ReportedStatus, undo_digest,
+    ActionFacts, ActionRecord, AnswerChoice, Brief, CallUndoView, Decision, FoundExecution, GivenAnswer,
+    RecordResult, ReportedStatus, UndoPart, UndoSelection, undo_digest,
 };
 use crate::web::{Problem, WebState};
 
@@ -104,8 +104,20 @@ struct UndoBody {
     /// Only show what undoing would do
     #[serde(default)]
     dry_run: bool,
+    /// In a session: undo this call and those that started later
+    from: Option<String>,
+    /// In a session: restore files alone, or make the calls alone
+    only: Option<UndoPartName>,
     /// The `calls` of a dry run: refused with 409 if undoing would make other calls by now
     calls: Option<String>,
+}
+
+/// What an undo of a session is limited to.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum UndoPartName {
+    Files,
+    Calls,
 }
 
 /// What undoing would do, and the name of exactly that.
@@ -114,6 +126,19 @@ struct UndoPreview {
     #[serde(flatten)]
     brief: Brief,
     calls: String,
+    /// Of a session: what becomes of each call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_calls: Option<Vec<CallUndoView>>,
+}
+
+impl UndoBody {
+    fn selection(&self) -> UndoSelection {
+        let only = self.only.map(|only| match only {
+            UndoPartName::Files => UndoPart::Files,
+            UndoPartName::Calls => UndoPart::Calls,
+        });
+        UndoSelection { from: self.from.clone(), only }
+    }
 }
 
 /// The body of `…/approve` and `…/reject`.
@@ -221,15 +246,17 @@ async fn undo(
     Path(id): Path<String>,
     Change { caller, body, wait }: Change<UndoBody>,
 ) -> Result<Response, Problem> {
-    let executions = state.service.executions();
+    let (executions, selection) = (state.service.executions(), body.selection());
     if body.dry_run {
-        let brief = executions.watch(&id).await?.brief().await?;
-        return respond(&caller, &UndoPreview { calls: undo_digest(&brief), brief });
+        let watching = executions.watch(&id).await?;
+        let brief = watching.brief_of(&selection).await?;
+        let session_calls = watching.session_undo(&selection).await?;
+        return respond(&caller, &UndoPreview { calls: undo_digest(&brief), brief, session_calls });
     }
     executions.require_drivable(&id).await?;
     let (found, _) = match body.calls {
-        Some(calls) => executions.undo_shown(&caller, &id, body.reason, &calls).await?,
-        None => executions.undo(&caller, &id, body.reason).await?,
+        Some(calls) => executions.undo_shown(&caller, &id, body.reason, &selection, &calls).await?,
+        None => executions.undo_selected(&caller, &id, body.reason, &selection).await?,
     };
     respond(&caller, &continue_and_view(&state.service, &caller, &found, wait).await?)
 }

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::service::view::{AnswerOption, EntryView, StepView};
 use crate::service::{
     AnswerChoice, FoundExecution, GivenAnswer, InspectedExecution, JournalFilter, PersonQuestion,
-    QuestionSubject, ReportedStatus, undo_digest,
+    QuestionSubject, ReportedStatus, UndoSelection, undo_digest,
 };
 use crate::tools::escape_hidden_in_json;
 use crate::web::WebState;
@@ -364,14 +364,16 @@ pub async fn control(
         "pause" => executions.pause(caller, &id, reason).await?.0,
         "resume" => executions.resume_if_paused(caller, &id).await?,
         "cancel" => executions.cancel(caller, &id, reason).await?.0,
-        "undo" => match executions.undo_shown(caller, &id, reason, &form.calls).await {
-            Err(Error::Refused(Refusal::StaleQuestion)) => {
-                let query =
-                    ConfirmQuery { action: form.action, reason: form.reason, ..ConfirmQuery::default() };
-                return changed_undo(&state, &signed_in, &headers, &id, &query).await;
+        "undo" => {
+            match executions.undo_shown(caller, &id, reason, &UndoSelection::default(), &form.calls).await {
+                Err(Error::Refused(Refusal::StaleQuestion)) => {
+                    let query =
+                        ConfirmQuery { action: form.action, reason: form.reason, ..ConfirmQuery::default() };
+                    return changed_undo(&state, &signed_in, &headers, &id, &query).await;
+                }
+                result => result?.0,
             }
-            result => result?.0,
-        },
+        }
         other => return Err(Problem::bad_parameter("action", format!("`{other}` is no action"))),
     };
     go_on(&state, &found, "").await

@@ -12,6 +12,7 @@ use super::frame::{Area, Frame};
 use super::journal_table::JournalTable;
 use super::markup::{Markup, short_id, url_part};
 use super::render;
+use super::session_part::SessionCallsPart;
 use super::step_panel::StepPanel;
 use super::timeline::TimelinePart;
 use crate::service::{InspectedExecution, JournalFilter};
@@ -55,6 +56,8 @@ pub struct PageQuery {
 /// A view of an execution's steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
+    /// The calls of a guarded session, in place of the graph.
+    Calls,
     Graph,
     Timeline,
     Steps,
@@ -62,10 +65,18 @@ pub enum Tab {
 }
 
 impl Tab {
-    const ALL: [Self; 4] = [Self::Graph, Self::Timeline, Self::Steps, Self::Journal];
+    const ALL: [Self; 5] = [Self::Calls, Self::Graph, Self::Timeline, Self::Steps, Self::Journal];
+    const OF_PLAN: [Self; 4] = [Self::Graph, Self::Timeline, Self::Steps, Self::Journal];
+    const OF_SESSION: [Self; 4] = [Self::Calls, Self::Timeline, Self::Steps, Self::Journal];
+
+    /// The views of this execution.
+    fn of(inspected: &InspectedExecution) -> [Self; 4] {
+        if inspected.view.session.is_some() { Self::OF_SESSION } else { Self::OF_PLAN }
+    }
 
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Calls => "calls",
             Self::Graph => "graph",
             Self::Timeline => "timeline",
             Self::Steps => "steps",
@@ -75,6 +86,7 @@ impl Tab {
 
     fn word(self) -> &'static str {
         match self {
+            Self::Calls => "Calls",
             Self::Graph => "Graph",
             Self::Timeline => "Timeline",
             Self::Steps => "Steps",
@@ -96,6 +108,12 @@ impl PageQuery {
     /// The table leaves finished steps out.
     pub fn hides_finished(&self) -> bool {
         self.finished == "hide"
+    }
+
+    /// The view that is shown of this execution: the first that it has, where the query names none of its own.
+    pub fn tab_of(&self, inspected: &InspectedExecution) -> Tab {
+        let views = Tab::of(inspected);
+        views.into_iter().find(|tab| tab.as_str() == self.view).unwrap_or(views[0])
     }
 
     fn selected(&self) -> Option<&str> {
@@ -263,9 +281,9 @@ fn tabs(inspected: &InspectedExecution, query: &PageQuery) -> Vec<TabLink> {
         name: tab.as_str(),
         path: format!("/executions/{id}?view={}{step}", tab.as_str()),
         count: if tab == Tab::Steps { inspected.view.steps.len().to_string() } else { String::new() },
-        is_selected: tab == query.tab(),
+        is_selected: tab == query.tab_of(inspected),
     };
-    Tab::ALL.map(link).into()
+    Tab::of(inspected).map(link).into()
 }
 
 /// Renders the parts of the page.
@@ -277,7 +295,8 @@ pub async fn parts(
 ) -> Result<ExecutionPageParts, Problem> {
     let html = |html: Html<String>| Markup::from_rendered(html.0);
     let selected = query.selected();
-    let view = match query.tab() {
+    let view = match query.tab_of(inspected) {
+        Tab::Calls => render(&session_part(state, inspected, query).await?)?,
         Tab::Graph => render(&GraphPart::of(inspected, query, rights.values))?,
         Tab::Timeline => {
             let timeline = state.service.executions().timeline(inspected.view.id.as_str()).await?;
@@ -306,6 +325,18 @@ pub async fn parts(
         view: html(view),
         panel,
     })
+}
+
+async fn session_part(
+    state: &WebState,
+    inspected: &InspectedExecution,
+    query: &PageQuery,
+) -> Result<SessionCallsPart, Problem> {
+    let id = inspected.view.id.as_str();
+    let page = state.service.sessions().page(id).await?;
+    let page =
+        page.ok_or_else(|| Problem::bad_parameter("view", "the execution is no session".to_owned()))?;
+    Ok(SessionCallsPart::of(id, &page, query, jiff::Timestamp::now().as_millisecond()))
 }
 
 async fn journal_part(

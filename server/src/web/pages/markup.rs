@@ -146,6 +146,15 @@ impl StatusMark {
         Self { class: status.as_str(), word, is_pill: false }
     }
 
+    /// The mark of a session's call; `is_denied`: it was refused before it was sent.
+    pub fn of_call(status: StepStatus, is_denied: bool) -> Self {
+        match status {
+            StepStatus::Failed if is_denied => Self { class: "failed", word: "Denied", is_pill: false },
+            StepStatus::AwaitingAgent => Self { class: "running", word: "Running", is_pill: false },
+            other => Self::of_step(other),
+        }
+    }
+
     pub fn of_step(status: StepStatus) -> Self {
         let word = match status {
             StepStatus::Pending => "Pending",

@@ -26,3 +26,24 @@ fn demo_with_keep_leaves_a_readable_database() {
         serde_json::from_str(sandbox.expect(0, &["demo", "--json"]).lines().last().unwrap()).unwrap();
     assert_eq!((&document["folder_as_before"], &document["verified"]["ok"]), (&json!(true), &json!(true)));
 }
+
+#[test]
+fn demo_of_the_guard_stops_one_call_and_restores_the_folder() {
+    let sandbox = Sandbox::new();
+    let story = sandbox.expect(0, &["demo", "--guard"]);
+    for words in [
+        "✗ denied mcp__mail__write_file",
+        "untrusted text and private data",
+        "c2 client/shell restore",
+        "the folder is as before",
+    ] {
+        assert!(story.contains(words), "{words}\n{story}");
+    }
+    let shown = sandbox.expect(0, &["demo", "--guard", "--json"]);
+    let document: Value = serde_json::from_str(shown.lines().last().unwrap()).unwrap();
+    assert_eq!((&document["folder_as_before"], &document["verified"]), (&json!(true), &json!(true)));
+    assert!(
+        !sandbox.path("data/actbook/snapshots").exists(),
+        "the demo must not use the default data folder"
+    );
+}

@@ -109,13 +109,13 @@ fn mistakes_in_calls() -> Vec<PlantedMistake> {
             json!({ "arguments": { "name": "x", "size": "big" } }),
             "bad_argument",
             "arguments.size",
-            "tools show shifty/make",
+            "compare it with the schema",
         ),
         (
             json!({ "arguments": { "name": "x", "kind": "c" } }),
             "bad_argument",
             "arguments.kind",
-            "tools show shifty/make",
+            "compare it with the schema",
         ),
         (
             json!({ "arguments": { "name": "x", "size": "${steps.first.output.id}" } }),

@@ -72,6 +72,7 @@ fn parse_call(execution: &Execution, words: &[&str]) -> SessionCall {
     let undo = text("undo").map(|tool| UndoTemplate {
         tool,
         arguments: json!({ "path": "${arguments.path}", "was": "${before}" }),
+        check: None,
     });
     SessionCall {
         tool: words[0].to_owned(),

@@ -1,0 +1,179 @@
+//! Restoring files: the undo of a session's calls whose files were kept. Files are restored by path: to the state
+//! before the earliest undone call, where the path still holds what the latest left. Where a path was changed between
+//! two calls by something else, the calls before that are a run of their own, and a person is asked about them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::evolve::Execution;
+use super::follow::{LoadedPayloads, MissingPayloads};
+use super::state::{ExecutionState, PayloadRef};
+use crate::bind::BindError;
+use crate::event::StateMoment;
+use crate::id::{Position, StepId, StepNo};
+use crate::policy::{ErrorCategory, RESTORE_TOOL, StepStatus};
+
+/// What one call did to one path.
+struct PathChange<'a> {
+    before: &'a Value,
+    /// `None`: what the call left there was not seen.
+    after: Option<&'a Value>,
+    before_at: Position,
+    after_at: Option<Position>,
+}
+
+/// One call's changes, by path.
+struct CallChanges<'a> {
+    step: StepNo,
+    paths: BTreeMap<&'a str, PathChange<'a>>,
+}
+
+impl ExecutionState {
+    /// Whether the undo of this step restores files that were kept around its call.
+    pub fn restores_files(&self, no: StepNo) -> bool {
+        self.plan.step(no).compensation.as_ref().and_then(|undo| undo.tool()) == Some(RESTORE_TOOL)
+    }
+
+    /// Whether a call to this tool, and no restore of files, undoes a step.
+    pub fn undoes_by(&self, tool: &str) -> bool {
+        let undo = |no: StepNo| self.plan.step(no).compensation.as_ref().and_then(|undo| undo.tool());
+        tool != RESTORE_TOOL && self.step_numbers().any(|no| undo(no) == Some(tool))
+    }
+
+    /// Whether the undo of this step stopped because something else has changed since what the call left.
+    pub fn asks_to_undo_changed(&self, no: StepNo) -> bool {
+        let last = self.step(no).last_compensation();
+        self.step(no).status() == StepStatus::CompensationFailed
+            && last.is_some_and(|last| last.category == Some(ErrorCategory::Policy))
+    }
+
+    /// Whether the step's files are still to be restored, by an undo of `selection`.
+    fn is_to_be_restored(&self, no: StepNo, selection: Option<&[StepId]>) -> bool {
+        let step = self.step(no);
+        self.restores_files(no)
+            && !step.undo.outside_selection
+            && !self.is_outside_selection(no, selection)
+            && !step.attempts_to_undo(self.rules(no)).is_empty()
+    }
+}
+
+/// The arguments that restore the files of a step's call. The inner `Err`: nothing was kept of them.
+pub(super) fn restore_arguments(
+    execution: &Execution,
+    no: StepNo,
+    selection: Option<&[StepId]>,
+    values: &LoadedPayloads,
+) -> Result<Result<Value, BindError>, MissingPayloads> {
+    let mut order: Vec<StepNo> =
+        execution.step_numbers().filter(|other| execution.is_to_be_restored(*other, selection)).collect();
+    order.sort_by_key(|other| execution.undo_rank(*other));
+    let kept = load_kept(execution, &order, values)?;
+    let Some(own_before) = kept.get(&no).and_then(|(before, _)| before.as_ref()) else {
+        let message = "nothing was kept of what this call changed".to_owned();
+        return Ok(Err(BindError { path: "before".into(), message }));
+    };
+    let calls: Vec<CallChanges<'_>> =
+        order.iter().filter_map(|step| kept.get(step).map(|kept| call_changes(*step, kept))).collect();
+    let consent = consented_states(execution, no, values)?;
+    let own = calls.iter().find(|call| call.step == no).expect("the step itself is to be restored");
+    let goals = own.paths.keys().filter_map(|path| goal(execution, &calls, no, path, &consent));
+    let files: Vec<Value> = goals.collect();
+    let field = |name: &str| own_before.1.get(name).cloned().unwrap_or_default();
+    Ok(Ok(json!({ "folder": field("folder"), "machine": field("machine"), "files": files })))
+}
+
+/// A kept state with its entry's position.
+type KeptState<'a> = Option<(Position, &'a Value)>;
+
+/// The kept states before and after each of these steps' calls.
+fn load_kept<'a>(
+    execution: &Execution,
+    steps: &[StepNo],
+    values: &'a LoadedPayloads,
+) -> Result<BTreeMap<StepNo, (KeptState<'a>, KeptState<'a>)>, MissingPayloads> {
+    let mut missing = Vec::new();
+    let mut load = |stored: Option<PayloadRef>| -> KeptState<'a> {
+        let position = stored?.position;
+        let found = values.0.get(&position);
+        if found.is_none() {
+            missing.push(position);
+        }
+        found.map(|value| (position, &**value))
+    };
+    let session = execution.session.as_deref();
+    let mut kept = BTreeMap::new();
+    for no in steps {
+        let state = |moment: StateMoment| session.and_then(|session| session.kept_state(*no, moment));
+        kept.insert(*no, (load(state(StateMoment::Before)), load(state(StateMoment::After))));
+    }
+    if missing.is_empty() { Ok(kept) } else { Err(MissingPayloads(missing)) }
+}
+
+/// The paths that a call changed. A shell call's are known only after it; `was` are their states before it.
+fn call_changes<'a>(step: StepNo, (before, after): &(KeptState<'a>, KeptState<'a>)) -> CallChanges<'a> {
+    let mut paths = BTreeMap::new();
+    let Some((before_at, before)) = *before else { return CallChanges { step, paths } };
+    let after_at = after.map(|(position, _)| position);
+    let states_after = after.and_then(|(_, value)| object(value, "files"));
+    let was = after.and_then(|(_, value)| object(value, "was"));
+    for (path, state) in [object(before, "files"), was].into_iter().flatten().flatten() {
+        let left = states_after.map(|states| states.get(path).unwrap_or(state));
+        if left != Some(state) {
+            let change = PathChange { before: state, after: left, before_at, after_at };
+            paths.insert(path.as_str(), change);
+        }
+    }
+    CallChanges { step, paths }
+}
+
+fn object<'a>(value: &'a Value, field: &str) -> Option<&'a Map<String, Value>> {
+    value.get(field)?.as_object()
+}
+
+/// What a path is to hold after the undo of a call, and what may be replaced. `None`: an answer left a later change of
+/// the path in place, so this one stays too.
+fn goal(
+    execution: &Execution,
+    calls: &[CallChanges<'_>],
+    no: StepNo,
+    path: &str,
+    consent: &BTreeMap<String, Value>,
+) -> Option<Value> {
+    let with_path = calls.iter().filter_map(|call| Some((call.step, call.paths.get(path)?)));
+    let chain: Vec<(StepNo, &PathChange<'_>)> = with_path.collect();
+    let own = chain.iter().position(|(step, _)| *step == no)?;
+    let is_left = |(step, _): &(StepNo, &PathChange<'_>)| execution.step(*step).undo.left_in_place;
+    if chain[own + 1..].iter().any(is_left) {
+        return None;
+    }
+    let follows = |at: usize| is_undisturbed(chain[at].1, chain[at + 1].1);
+    let first = (0..own).rev().take_while(|at| follows(*at)).last().unwrap_or(own);
+    let last = (own..chain.len() - 1).take_while(|at| follows(*at)).last().map_or(own, |at| at + 1);
+    let mut from: Vec<&Value> = chain[last].1.after.into_iter().collect();
+    from.extend(consent.get(path));
+    Some(json!({ "path": path, "to": chain[first].1.before, "from": from }))
+}
+
+/// Whether nothing else wrote the path between two calls. Of calls that overlap, and of one whose end was not seen,
+/// nobody can tell, and the restore itself compares what is there.
+fn is_undisturbed(earlier: &PathChange<'_>, later: &PathChange<'_>) -> bool {
+    match (earlier.after, earlier.after_at) {
+        (Some(after), Some(after_at)) => after == later.before || later.before_at < after_at,
+        (_, _) => true,
+    }
+}
+
+/// The states that a person agreed to replace: those that an earlier try found changed, and named in its question.
+fn consented_states(
+    execution: &Execution,
+    no: StepNo,
+    values: &LoadedPayloads,
+) -> Result<BTreeMap<String, Value>, MissingPayloads> {
+    let Some(stored) = execution.step(no).undo.consent else { return Ok(BTreeMap::new()) };
+    let Some(found) = values.0.get(&stored.position) else {
+        return Err(MissingPayloads(vec![stored.position]));
+    };
+    let changed = found.pointer("/output/changed").and_then(Value::as_object);
+    Ok(changed.into_iter().flatten().map(|(path, state)| (path.clone(), state.clone())).collect())
+}

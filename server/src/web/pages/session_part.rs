@@ -1,0 +1,242 @@
+//! The view of a guarded session: its calls as they come, what an undo would do, labels and budget.
+
+use actbook_engine::policy::StepStatus;
+use askama::Template;
+use askama::filters::HtmlSafe;
+
+use super::execution::PageQuery;
+use super::markup::{Icon, Markup, StatusMark, icon};
+use super::times::{PageTime, duration, page_time};
+use crate::service::{
+    CallUndoView, SessionCallView, SessionPageView, StayingEffect, StaysBecause, UndoClass,
+};
+
+/// Files that one line names.
+const FILES_SHOWN: usize = 4;
+/// Width of the bars of the budget, in per cent.
+const FULL: u64 = 100;
+
+/// The view of the calls.
+#[derive(Debug, Template)]
+#[template(path = "execution_session.html")]
+pub struct SessionCallsPart {
+    calls: Vec<SessionCallLine>,
+    more: usize,
+    effects: Vec<EffectLine>,
+    labels: Vec<LabelLine>,
+    budget: Vec<BudgetLine>,
+    command: String,
+}
+
+impl HtmlSafe for SessionCallsPart {}
+
+/// One call, as it came.
+#[derive(Debug)]
+struct SessionCallLine {
+    step: String,
+    path: String,
+    at: Option<PageTime>,
+    icon: Icon,
+    summary: String,
+    /// The tool, and what is particular about the call.
+    about: String,
+    mark: StatusMark,
+    is_denied: bool,
+    undo: String,
+    rule: Option<String>,
+    refusal: Option<Markup>,
+    joined: Vec<String>,
+}
+
+/// One thing that an undo would do, or that stays.
+#[derive(Debug)]
+struct EffectLine {
+    icon: Icon,
+    class: &'static str,
+    what: String,
+    why: String,
+}
+
+#[derive(Debug)]
+struct LabelLine {
+    label: String,
+    since: String,
+}
+
+#[derive(Debug)]
+struct BudgetLine {
+    name: String,
+    text: String,
+    percent: u64,
+}
+
+impl SessionCallsPart {
+    pub fn of(id: &str, page: &SessionPageView, query: &PageQuery, now_ms: i64) -> Self {
+        let effect = |call: &SessionCallView| page.undo.iter().find(|undo| undo.step == call.step);
+        Self {
+            calls: page.calls.iter().map(|call| SessionCallLine::of(id, call, effect(call), query)).collect(),
+            more: page.more,
+            effects: page.undo.iter().flat_map(effect_lines).collect(),
+            labels: page
+                .labels
+                .iter()
+                .map(|(label, step)| LabelLine::of(label, step.as_ref(), page))
+                .collect(),
+            budget: budget_lines(page, now_ms),
+            command: format!("actbook undo {} --dry-run", super::markup::short_id(id)),
+        }
+    }
+}
+
+impl SessionCallLine {
+    fn of(id: &str, call: &SessionCallView, undo: Option<&CallUndoView>, query: &PageQuery) -> Self {
+        let is_denied = call.status == StepStatus::Failed && call.at.is_none();
+        let mut about = call.tool.clone();
+        if let Some(agent) = &call.agent {
+            about += &format!(" · subagent {agent}");
+        }
+        if call.is_asked_in_client {
+            about += " · asked in the client";
+        }
+        if call.is_not_seen {
+            about += " · only its end was seen";
+        }
+        Self {
+            step: call.step.to_string(),
+            path: query.step_path(id, call.step.as_str()),
+            at: call.at.as_deref().map(page_time),
+            icon: icon(tool_icon(&call.tool)),
+            summary: if call.summary.is_empty() { call.tool.clone() } else { call.summary.clone() },
+            about,
+            mark: StatusMark::of_call(call.status, is_denied),
+            is_denied,
+            undo: undo_text(call, undo, is_denied),
+            rule: call.rule.clone(),
+            refusal: call.refusal.as_deref().map(|text| Markup::quote(text, 300)),
+            joined: call.joined.clone(),
+        }
+    }
+}
+
+impl LabelLine {
+    fn of(label: &str, step: Option<&actbook_engine::id::StepId>, page: &SessionPageView) -> Self {
+        let since = match step {
+            Some(step) => {
+                let call = page.calls.iter().find(|call| call.step == *step);
+                let tool = call.map(|call| format!(", {}", call.tool)).unwrap_or_default();
+                format!("Since {step}{tool}. Outlives compaction and restarts.")
+            }
+            None => "From earlier sessions of the project.".to_owned(),
+        };
+        Self { label: label.to_owned(), since }
+    }
+}
+
+/// The icon of a tool.
+fn tool_icon(tool: &str) -> &'static str {
+    match tool {
+        "client/shell" => "shell",
+        "client/write" | "client/edit" => "edit",
+        "client/read" => "read",
+        "client/fetch" => "web",
+        "client/agent" => "agent",
+        _ => "mcp",
+    }
+}
+
+/// What an undo would do with a call, in a few words.
+fn undo_text(call: &SessionCallView, undo: Option<&CallUndoView>, is_denied: bool) -> String {
+    let Some(undo) = undo else {
+        let text = match call.status {
+            _ if is_denied => "never sent",
+            StepStatus::AwaitingApproval | StepStatus::Pending | StepStatus::Cancelled => "not started",
+            StepStatus::Compensated => "undone",
+            StepStatus::Failed
+            | StepStatus::Succeeded
+            | StepStatus::Running
+            | StepStatus::AwaitingAgent
+            | StepStatus::Unknown
+            | StepStatus::Skipped
+            | StepStatus::Compensating
+            | StepStatus::CompensationFailed => "nothing to undo",
+        };
+        return text.to_owned();
+    };
+    match undo.class {
+        _ if call.status == StepStatus::AwaitingAgent => "when it ends".to_owned(),
+        UndoClass::Restored if undo.restores.is_empty() && undo.removes.is_empty() => undo
+            .stays
+            .first()
+            .map_or("no file changed".to_owned(), |stays| format!("cannot: {}", word(stays.why))),
+        UndoClass::Restored => "can be restored".to_owned(),
+        UndoClass::Compensated => "undo call".to_owned(),
+        UndoClass::CannotUndo => {
+            format!("cannot: {}", undo.stays.first().map_or("no undo".to_owned(), |stays| word(stays.why)))
+        }
+    }
+}
+
+fn word(why: StaysBecause) -> String {
+    why.as_str().replace('_', " ")
+}
+
+/// What an undo would do with one call.
+fn effect_lines(call: &CallUndoView) -> Vec<EffectLine> {
+    let mut lines = Vec::new();
+    let mut push = |name: &'static str, class: &'static str, what: String, why: String| {
+        lines.push(EffectLine { icon: icon(name), class, what, why });
+    };
+    if let Some(tool) = &call.call {
+        push(
+            "compensating",
+            "compensated",
+            format!("{} taken back", call.tool),
+            format!("{}: by {tool}", call.step),
+        );
+    }
+    if !call.restores.is_empty() {
+        push("edit", "compensated", files_text(&call.restores), format!("to before {}", call.step));
+    }
+    if !call.removes.is_empty() {
+        let why = format!("made by {}: goes to the trash folder", call.step);
+        push("x", "compensated", files_text(&call.removes), why);
+    }
+    for StayingEffect { path, why } in &call.stays {
+        let what = match path {
+            Some(path) => format!("{path} stays"),
+            None => format!("{} {} stays", call.step, call.tool),
+        };
+        push("cancelled", "failed", what, format!("{}: {}", word(*why), why.text()));
+    }
+    lines
+}
+
+fn files_text(files: &[String]) -> String {
+    let shown = files[..files.len().min(FILES_SHOWN)].join(", ");
+    let more = files.len().saturating_sub(FILES_SHOWN);
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+fn budget_lines(page: &SessionPageView, now_ms: i64) -> Vec<BudgetLine> {
+    let mut lines = Vec::new();
+    let percent = |part: u64, whole: u64| (part * FULL / whole.max(1)).min(FULL);
+    let calls = u64::from(page.calls_started);
+    lines.push(match page.budget.calls {
+        Some(limit) => BudgetLine {
+            name: "Calls".to_owned(),
+            text: format!("{calls} of {limit}"),
+            percent: percent(calls, u64::from(limit)),
+        },
+        None => BudgetLine { name: "Calls".to_owned(), text: calls.to_string(), percent: 0 },
+    });
+    if let Some(wall_ms) = page.budget.wall_ms {
+        let passed = u64::try_from(now_ms - page.began_at_ms).unwrap_or(0);
+        let shown = |ms: u64| duration(i64::try_from(ms).unwrap_or(i64::MAX));
+        lines.push(BudgetLine {
+            name: "Time".to_owned(),
+            text: format!("{} of {}", shown(passed), shown(wall_ms)),
+            percent: percent(passed, wall_ms),
+        });
+    }
+    lines
+}

@@ -1,0 +1,118 @@
+//! kill -9 of the hook and of the undo at every position of their journal: nothing is lost, the agent's next call goes on,
+//! and an undo that was killed is finished by the next one.
+
+use std::time::Duration;
+
+use super::*;
+use crate::crash::direct_sql::DirectSql;
+
+/// Looks at the journal this often while a process is to be killed at a position.
+const HEAD_POLL_INTERVAL: Duration = Duration::from_micros(200);
+/// After this many positions beyond the last one a process has ended by itself.
+const POSITIONS_MAX: i64 = 60;
+
+fn make_session() -> (Project, Tree) {
+    let mut project = Project::new();
+    project.write("a.txt", "one\n");
+    project.write("d/b.txt", "b\n");
+    let before = project.tree();
+    project.agent_writes("a.txt", "two\n");
+    project.agent_runs(
+        "sed -i s/two/three/ a.txt; mv d/b.txt c.txt; mkdir -p n/m; echo x > n/m/x.txt; ln -s a.txt l",
+    );
+    project.agent_writes("n/new.txt", "new\n");
+    (project, before)
+}
+
+fn open_journal(project: &Project) -> DirectSql {
+    DirectSql::open(&format!("sqlite:{}", project.sandbox.path("data/actbook/actbook.db").display()))
+}
+
+/// Kills the process once the journal has reached the position, after a short random time. False: it had ended.
+fn kill_at(project: &Project, mut child: Child, position: i64, rng: &mut SeededRng) -> bool {
+    let journal = open_journal(project);
+    while child.try_wait().unwrap().is_none() {
+        if journal.head() >= position {
+            std::thread::park_timeout(Duration::from_micros(rng.next() % 3000));
+            child.kill().unwrap();
+            break;
+        }
+        std::thread::park_timeout(HEAD_POLL_INTERVAL);
+    }
+    child.wait().unwrap().code().is_none()
+}
+
+#[test]
+fn undo_that_is_killed_at_any_position_is_finished_by_the_next_one() {
+    let mut rng = SeededRng::from_env("kills of an undo");
+    let mut kills = 0;
+    for offset in 1..POSITIONS_MAX {
+        let (project, before) = make_session();
+        let id = project.sandbox.newest();
+        let start = open_journal(&project).head();
+        let undo = project.sandbox.start(&["undo", &id]);
+        let was_killed = kill_at(&project, undo, start + offset, &mut rng);
+        kills += u32::from(was_killed);
+        for _ in 0..20 {
+            let view = project.sandbox.json(&["show", &id]);
+            if view["status"] == "compensating" {
+                let ended = project.sandbox.run(&["resume", &id]);
+                assert_eq!(ended.code, Some(0), "offset {offset}: {}{}", ended.stdout, ended.stderr);
+            }
+        }
+        if project.tree() != before {
+            // It was killed before the undo was journaled.
+            project.undo(&[], "skip");
+        }
+        assert_eq!(differences(&before, &project.tree()), Vec::<String>::new(), "offset {offset}");
+        assert_eq!(statuses(&project.sandbox), ["compensated"; 3], "offset {offset}");
+        project.sandbox.expect(0, &["verify"]);
+        if !was_killed {
+            assert!(kills > 5, "{kills} kills");
+            return;
+        }
+    }
+    panic!("the undo does not end");
+}
+
+#[test]
+fn hook_that_is_killed_at_any_time_loses_nothing() {
+    let mut rng = SeededRng::from_env("kills of hooks");
+    for round in 0..times("ACTBOOK_HOOK_KILLS", 40) {
+        let project = Project::new();
+        project.write("a.txt", "one\n");
+        let before = project.tree();
+        let killed = rng.below(6);
+        for call in 0..3 {
+            let script = format!("echo {call} >> a.txt; echo {call} > made{call}.txt");
+            let mut event =
+                super::before(&project.sandbox, &format!("t{call}"), "Bash", json!({ "command": script }));
+            event["cwd"] = json!(project.folder());
+            let answered = run_or_kill(&project, &event, killed == call * 2, &mut rng);
+            // A client makes no call whose hook has died.
+            if !answered {
+                continue;
+            }
+            let ran =
+                Command::new("sh").args(["-c", &script]).current_dir(project.folder()).status().unwrap();
+            assert!(ran.success());
+            run_or_kill(&project, &after(&event, json!({})), killed == call * 2 + 1, &mut rng);
+        }
+        decide(&project.sandbox, &session_event(&project.sandbox, "Stop", json!({})));
+        project.sandbox.expect(0, &["verify"]);
+        project.undo(&[], "skip");
+        assert_eq!(differences(&before, &project.tree()), Vec::<String>::new(), "round {round}");
+    }
+}
+
+/// Runs a hook, and kills it somewhere on its way if `kills`. False: it was killed.
+fn run_or_kill(project: &Project, event: &Value, kills: bool, rng: &mut SeededRng) -> bool {
+    if !kills {
+        assert_eq!(decide(&project.sandbox, event), None);
+        return true;
+    }
+    let mut hook = start_hook(&project.sandbox, "claude-code", &event.to_string(), &[]);
+    std::thread::park_timeout(Duration::from_micros(rng.next() % 60_000));
+    hook.kill().unwrap();
+    hook.wait().unwrap().code().is_some()
+}
