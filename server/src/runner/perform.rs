@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::execution::{CallId, Command, DueCall, ReportedOutcome, StateCheck};
+use actbook_engine::execution::{CallId, Command, DueCall, ReportedOutcome};
 use actbook_engine::id::StreamId;
 use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
@@ -117,9 +117,7 @@ pub async fn perform_call(
             }
         })
     };
-    if let Some(check) = &call.check
-        && let Some(refused) = refuse_changed_state(&inner, check, &call).await
-    {
+    if let Some(refused) = refuse_changed_state(&inner, &call).await {
         return (id, Some(refused));
     }
     let _slot = inner.progress.open_slot(stream, id.step);
@@ -160,11 +158,8 @@ fn progress_receiver(
 
 /// Reads the state that an undo depends on once more. `None`: it is what the undone call left. Otherwise the undo fails
 /// unsent, which asks a person: somebody has changed it since, or it cannot be read.
-async fn refuse_changed_state(
-    inner: &RunnerInner,
-    check: &StateCheck,
-    undo: &DueCall,
-) -> Option<ReportedOutcome> {
+async fn refuse_changed_state(inner: &RunnerInner, undo: &DueCall) -> Option<ReportedOutcome> {
+    let check = undo.check.as_ref()?;
     let read = tools::Call {
         tool: check.read.tool.clone(),
         arguments: check.read.arguments.clone(),

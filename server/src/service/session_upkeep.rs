@@ -5,7 +5,8 @@ use std::time::Duration;
 use actbook_engine::execution::{Command, SessionCommand, open_session_calls};
 use actbook_engine::id::StreamId;
 
-use super::sessions::{LABELS_LAST, Sessions};
+use super::sessions::{LABELS_LAST, SessionPart, Sessions};
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger;
 use crate::store::executions;
@@ -14,6 +15,12 @@ use crate::store::executions;
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Sessions<'_> {
+    /// Ends a session.
+    pub async fn close(self, caller: &Caller, part: &SessionPart, reason: &str) -> Result<(), Error> {
+        let command = SessionCommand::Close { reason: Some(reason.to_owned()), idle_since: None };
+        self.command(caller, part, command).await.map(drop)
+    }
+
     /// Ends the calls that processes which are gone had in flight, in the project's recent sessions.
     pub async fn settle_lost_calls(self) -> Result<(), Error> {
         let since_ms = self.now_ms().saturating_sub(LABELS_LAST.as_millis() as i64);

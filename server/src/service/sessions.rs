@@ -306,7 +306,7 @@ impl SessionPart {
 }
 
 impl Sessions<'_> {
-    async fn command(
+    pub(super) async fn command(
         self,
         caller: &Caller,
         part: &SessionPart,
@@ -595,11 +595,5 @@ impl Sessions<'_> {
             ReportedOutcome::Unknown { category, error, retry_after_ms: None }
         };
         self.end_call(caller, part, step, outcome, after).await
-    }
-
-    /// Ends a session.
-    pub async fn close(self, caller: &Caller, part: &SessionPart, reason: &str) -> Result<(), Error> {
-        let command = SessionCommand::Close { reason: Some(reason.to_owned()), idle_since: None };
-        self.command(caller, part, command).await.map(drop)
     }
 }

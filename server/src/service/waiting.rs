@@ -297,7 +297,7 @@ fn work_text(view: Option<&StepView>) -> String {
     let Some(view) = view else { return String::new() };
     let arguments = view.arguments.as_ref().map(|arguments| format!(" with {arguments}")).unwrap_or_default();
     match (&view.tool, &view.action) {
-        (Some(tool), _) => quote::line(&format!("It calls {}{arguments}", quote::name(tool)), WORK_CHARS_MAX),
+        (Some(tool), _) => quote::line(&format!("It calls {}{arguments}", quote::tool(tool)), WORK_CHARS_MAX),
         (None, Some(action)) => quoted(action, WORK_CHARS_MAX),
         (None, None) => String::new(),
     }

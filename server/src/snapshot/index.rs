@@ -251,7 +251,12 @@ impl SessionStore {
             let parents = path.match_indices('/').map(|(at, _)| path[..at].to_owned());
             for part in parents.collect::<Vec<_>>() {
                 let is_listed = kept.iter().any(|(known, _)| *known == part);
-                if !is_listed && root.place(&part).is_ok_and(|place| matches!(place.stat(), Ok(None))) {
+                let is_missing = match root.place(&part) {
+                    Ok(place) => matches!(place.stat(), Ok(None)),
+                    // The folder above it is missing too.
+                    Err(error) => error.kind() == io::ErrorKind::NotFound,
+                };
+                if !is_listed && is_missing {
                     kept.push((part, None));
                 }
             }
@@ -303,6 +308,17 @@ mod tests {
         let kept = store.keep_paths(&settings(&project), &["a.txt".to_owned()]).expect("kept");
         assert!(matches!(&kept[..], [(_, Some(FileState::File { blob: Some(_), .. }))]), "{kept:?}");
         assert!(store.is_synced());
+    }
+
+    #[test]
+    fn all_missing_folders_on_the_way_are_listed() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(scratch.path().join("project")).expect("a folder");
+        let project = scratch.path().join("project").canonicalize().expect("it is there");
+        let mut store = SessionStore::create(scratch.path(), "one").expect("a store");
+        let kept = store.keep_paths(&settings(&project), &["d/e/f.txt".to_owned()]).expect("kept");
+        let paths: Vec<&str> = kept.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["d", "d/e", "d/e/f.txt"]);
     }
 
     #[test]

@@ -66,7 +66,8 @@ fn start_hook(sandbox: &Sandbox, client: &str, event: &str, more: &[&str]) -> Ch
 fn start_with_event(mut command: Command, event: &str) -> Child {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(event.as_bytes()).unwrap();
+    // One that cannot start, or dies, reads nothing.
+    drop(child.stdin.take().unwrap().write_all(event.as_bytes()));
     child
 }
 

@@ -172,7 +172,13 @@ fn typescript_client_gets_equal_answers_through_the_proxy() {
 fn fastmcp_and_inspector_call_through_the_proxy() {
     let (sandbox, _) = sandbox_with(servers);
     let mut fastmcp = Command::new(clients_folder().join("python/bin/fastmcp"));
-    let own = format!("{BINARY} mcp --guard");
+    // It starts its server without this process's environment.
+    let (config, database) = (sandbox.path("actbook.yaml"), sandbox.path("data/actbook/actbook.db"));
+    let own = format!(
+        "{BINARY} mcp --guard --config {} --database sqlite://{}",
+        config.display(),
+        database.display()
+    );
     fastmcp.args(["call", "--command", &own, "--target", "everything__echo", "--json"]);
     fastmcp.args(["--input-json", r#"{"message":"hi"}"#]);
     let inspector_script =
