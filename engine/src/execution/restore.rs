@@ -150,9 +150,17 @@ fn goal(
     let follows = |at: usize| is_undisturbed(chain[at].1, chain[at + 1].1);
     let first = (0..own).rev().take_while(|at| follows(*at)).last().unwrap_or(own);
     let last = (own..chain.len() - 1).take_while(|at| follows(*at)).last().map_or(own, |at| at + 1);
+    let (goal, own) = (chain[first].1.before, chain[own].1);
     let mut from: Vec<&Value> = chain[last].1.after.into_iter().collect();
     from.extend(consent.get(path));
-    Some(json!({ "path": path, "to": chain[first].1.before, "from": from }))
+    from.extend(own.after.filter(|left| is_folder(left) && !from.contains(left)));
+    // A folder goes with the call that made it: until then it holds what other calls left in it.
+    let to = if is_folder(own.before) && !is_folder(goal) { own.before } else { goal };
+    Some(json!({ "path": path, "to": to, "from": from }))
+}
+
+fn is_folder(state: &Value) -> bool {
+    state.get("kind").is_some_and(|kind| kind == "folder")
 }
 
 /// Whether nothing else wrote the path between two calls. Of calls that overlap, and of one whose end was not seen,

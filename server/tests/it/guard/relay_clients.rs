@@ -186,6 +186,11 @@ fn fastmcp_and_inspector_call_through_the_proxy() {
     let mut inspector = node_command();
     inspector.arg(inspector_script).args(["--cli", BINARY, "mcp", "--guard", "--method", "tools/call"]);
     inspector.args(["--tool-name", "everything__echo", "--tool-arg", "message=hi", "--format", "json"]);
+    for (name, value) in sandbox.command(&[]).get_envs() {
+        if let Some(value) = value.filter(|_| name != "PATH") {
+            inspector.arg("-e").arg(format!("{}={}", name.display(), value.display()));
+        }
+    }
     for mut command in [fastmcp, inspector] {
         let own = sandbox.command(&[]);
         for (name, value) in own.get_envs().filter(|(name, _)| *name != "PATH") {
