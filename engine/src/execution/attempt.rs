@@ -111,7 +111,7 @@ impl Attempt {
         self.late_outcome == Some(Outcome::Succeeded) || self.effective_outcome() != Some(Outcome::Failed)
     }
 
-    /// Whether the call was made and failed, and nobody said that it did not happen.
+    /// Whether the call was made and failed, and was not settled as not run.
     pub fn has_failed_after_sending(&self) -> bool {
         self.outcome == Some(Outcome::Failed) && !self.unsent && self.settled != Some(false)
     }

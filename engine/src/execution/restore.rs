@@ -164,7 +164,7 @@ fn is_folder(state: &Value) -> bool {
 }
 
 /// Whether nothing else wrote the path between two calls. Of calls that overlap, and of one whose end was not seen,
-/// nobody can tell, and the restore itself compares what is there.
+/// the order is unknown, and the restore itself compares what is there.
 fn is_undisturbed(earlier: &PathChange<'_>, later: &PathChange<'_>) -> bool {
     match (earlier.after, earlier.after_at) {
         (Some(after), Some(after_at)) => after == later.before || later.before_at < after_at,

@@ -58,7 +58,7 @@ pub fn judgement_terms(config: &Config, guard: &GuardConfig, call: &GuardedCall)
     }
 }
 
-/// Why a definition that nobody accepted is not called; `None`: it is the accepted one.
+/// Why a definition is not called that differs from the accepted one; `None`: it is the accepted one.
 fn refused_pin(tool: &GuardedTool) -> Option<String> {
     let how = match tool.pin {
         PinState::Same => return None,

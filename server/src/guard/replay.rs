@@ -28,7 +28,7 @@ pub struct PolicyReplay {
     pub would_have_stopped: usize,
     /// Calls that would have been asked about or denied, and that went well.
     pub would_have_hindered: usize,
-    /// Calls whose end nobody knows, or whose arguments are erased.
+    /// Calls whose outcome is unknown, or whose arguments are erased.
     pub undecidable: usize,
     /// How many calls each rule would have asked about or denied that were allowed.
     pub by_rule: BTreeMap<String, usize>,

@@ -157,7 +157,7 @@ fn progress_receiver(
 }
 
 /// Reads the state that an undo depends on once more. `None`: it is what the undone call left. Otherwise the undo fails
-/// unsent, which asks a person: somebody has changed it since, or it cannot be read.
+/// unsent, which asks a person: it was changed since, or cannot be read.
 async fn refuse_changed_state(inner: &RunnerInner, undo: &DueCall) -> Option<ReportedOutcome> {
     let check = undo.check.as_ref()?;
     let read = tools::Call {

@@ -64,7 +64,7 @@ pub(super) fn answer_step(
 }
 
 /// Whether this reply to a tool's question must come from one who may approve: it goes into a call for which the config
-/// demands an approval, and nobody who gave that has seen it.
+/// demands an approval, which was given before the reply was written.
 fn reply_needs_approval(
     execution: &Execution,
     no: StepNo,
