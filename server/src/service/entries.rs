@@ -162,12 +162,12 @@ impl Journal<'_> {
         entries: Vec<journal::Entry>,
         with_payloads: bool,
     ) -> Result<Vec<EntryView>, Error> {
-        let mut ids = ExecutionIds::new();
-        let mut shown = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let id = self.execution_id_of_stream(entry.stream, &mut ids).await?;
-            shown.push(EntryView::of(entry, id));
-        }
+        let ids = self.execution_ids(&entries).await?;
+        let view = |entry: journal::Entry| {
+            let id = ids.get(&entry.stream).cloned();
+            EntryView::of(entry, id)
+        };
+        let mut shown: Vec<EntryView> = entries.into_iter().map(view).collect();
         self.add_records(&mut shown).await?;
         if with_payloads {
             self.add_payloads(&mut shown).await?;
@@ -288,21 +288,14 @@ impl Journal<'_> {
         Ok(journal::list(self.0.db.dialect(), self.0.tenant, filter, limit).all(&self.0.db).await?)
     }
 
-    /// The id of the execution of a stream, cached in `ids`. `None`: the stream is no execution.
-    async fn execution_id_of_stream(
-        self,
-        stream: StreamId,
-        ids: &mut ExecutionIds,
-    ) -> Result<Option<String>, Error> {
-        if stream == ledger::LIBRARY_STREAM {
-            return Ok(None);
-        }
-        if !ids.contains_key(&stream)
-            && let Some(row) = executions::by_id(self.0.tenant, stream).first(&self.0.db).await?
-        {
-            ids.insert(stream, row.public_id);
-        }
-        Ok(ids.get(&stream).cloned())
+    /// The ids of the executions that these entries belong to, by their streams.
+    async fn execution_ids(self, entries: &[journal::Entry]) -> Result<ExecutionIds, Error> {
+        let streams = entries.iter().map(|entry| entry.stream);
+        let streams: BTreeSet<StreamId> =
+            streams.filter(|stream| *stream != ledger::LIBRARY_STREAM).collect();
+        let streams: Vec<u64> = streams.into_iter().map(|stream| stream.0).collect();
+        let rows = executions::by_ids(&self.0.db, self.0.tenant, &streams).await?;
+        Ok(rows.into_iter().map(|row| (row.id, row.public_id)).collect())
     }
 
     /// Adds to the views the payloads of entries that are no records; erased ones are left out.

@@ -4,7 +4,7 @@
 //! it. Every read and every command of a confined service goes through here or
 //! through a store read that takes `boundary`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use actbook_engine::event::Event;
@@ -24,7 +24,7 @@ use crate::ledger;
 use crate::store::{Entry, journal, notes, plans, tasks};
 
 /// Entries that are read at a time to find the visible ones, at first and at most.
-const PAGE_MIN: u64 = 500;
+const PAGE_MIN: u64 = 20;
 const PAGE_MAX: u64 = 8_000;
 
 impl Service {
@@ -156,43 +156,55 @@ impl Journal<'_> {
             let entries =
                 journal::list(self.0.db.dialect(), self.0.tenant, &filter, page).all(&self.0.db).await?;
             let (read, last) = (entries.len() as u64, entries.last().map(|entry| entry.position));
-            for entry in entries {
-                if found.len() as u64 == limit {
-                    return Ok(found);
-                }
-                if self.0.is_visible(&self.scope(&entry, &mut streams).await?) {
-                    found.push(entry);
-                }
-            }
+            let scopes = self.entry_scopes(&entries, &mut streams).await?;
+            let pairs = entries.into_iter().zip(&scopes);
+            let visible = pairs.filter(|(_, scope)| self.0.is_visible(scope)).map(|(entry, _)| entry);
+            let missing = limit - found.len() as u64;
+            found.extend(visible.take(missing as usize));
             match last {
-                Some(last) if read == page => filter.after = last,
+                Some(last) if read == page && (found.len() as u64) < limit => filter.after = last,
                 Some(_) | None => return Ok(found),
             }
             page = PAGE_MAX.min(4 * page);
         }
     }
 
-    /// Who sees an entry, by its stream; `streams` caches the answers.
-    pub(super) async fn scope(
+    /// Who sees each of these entries; `streams` caches the answers by stream.
+    pub(super) async fn entry_scopes(
         self,
-        entry: &Entry,
+        entries: &[Entry],
         streams: &mut HashMap<StreamId, EntryScope>,
-    ) -> Result<EntryScope, Error> {
-        if entry.stream == ledger::LIBRARY_STREAM {
-            return self.library_scope(entry).await;
+    ) -> Result<Vec<EntryScope>, Error> {
+        self.read_stream_scopes(entries, streams).await?;
+        let mut scopes = Vec::with_capacity(entries.len());
+        for entry in entries {
+            scopes.push(match streams.get(&entry.stream) {
+                Some(scope) => scope.clone(),
+                None if entry.stream == ledger::LIBRARY_STREAM => self.library_scope(entry).await?,
+                None => EntryScope::People,
+            });
         }
-        if let Some(known) = streams.get(&entry.stream) {
-            return Ok(known.clone());
-        }
-        let scope = match entry.version {
-            1 => EntryScope::of_first_entry(entry),
-            _ => {
-                let first = journal::by_position(self.0.tenant, entry.stream.0).first(&self.0.db).await?;
-                first.map_or(EntryScope::People, |first| EntryScope::of_first_entry(&first))
-            }
-        };
-        streams.insert(entry.stream, scope.clone());
-        Ok(scope)
+        Ok(scopes)
+    }
+
+    /// Adds to `streams` who sees the streams of these entries, but for the plan library's: the first entry of
+    /// a stream, whose position is the stream's id, names its project.
+    async fn read_stream_scopes(
+        self,
+        entries: &[Entry],
+        streams: &mut HashMap<StreamId, EntryScope>,
+    ) -> Result<(), Error> {
+        let is_first = |entry: &&Entry| entry.position == entry.stream.0;
+        let firsts = entries.iter().filter(is_first);
+        streams.extend(firsts.map(|first| (first.stream, EntryScope::of_first_entry(first))));
+        let is_unknown =
+            |stream: &StreamId| *stream != ledger::LIBRARY_STREAM && !streams.contains_key(stream);
+        let unknown: BTreeSet<StreamId> =
+            entries.iter().map(|entry| entry.stream).filter(is_unknown).collect();
+        let positions: Vec<u64> = unknown.into_iter().map(|stream| stream.0).collect();
+        let firsts = journal::by_positions(&self.0.db, self.0.tenant, &positions).await?;
+        streams.extend(firsts.iter().map(|first| (first.stream, EntryScope::of_first_entry(first))));
+        Ok(())
     }
 
     /// Who sees an entry of the plan library: its plan's project, all for shared plans and accepted tools.

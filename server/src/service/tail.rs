@@ -65,10 +65,7 @@ impl Journal<'_> {
         if known.len() >= CACHED_MAX {
             known.clear();
         }
-        let mut scopes = Vec::with_capacity(entries.len());
-        for entry in entries {
-            scopes.push(self.scope(entry, &mut known).await?);
-        }
+        let scopes = self.entry_scopes(entries, &mut known).await?;
         *cache.scopes.lock() = known;
         Ok(scopes)
     }

@@ -59,6 +59,25 @@ pub async fn list(
     Ok(lister.found)
 }
 
+/// The executions that pass, newest first, if the newest rows fill a page of `limit`: so most lists need one
+/// read and no projector. `None`: they do not, or the rows do not decide.
+pub async fn list_newest(
+    db: &Db,
+    tenant: TenantId,
+    query: &ExecutionQuery<'_>,
+    limit: u64,
+) -> Result<Option<Vec<ExecutionRow>>, Error> {
+    let mut lister = Lister { db, tenant, check: RowCheck::new(query), limit, found: Vec::new() };
+    let ends_earlier = query.filter.until.is_some() || query.waiting_after_end;
+    if !lister.check.decides_alone() || ends_earlier || limit > SCAN_ROWS {
+        return Ok(None);
+    }
+    let before = query.filter.before.unwrap_or(u64::MAX >> 1);
+    let rows = executions::newest(tenant, (0, before), 2 * limit).all(db).await?;
+    lister.keep_passing(rows);
+    Ok((lister.missing() == 0).then_some(lister.found))
+}
+
 /// The ids that executions within the filter's time range can have: from the first up to but excluding the
 /// second.
 async fn id_bounds(db: &Db, tenant: TenantId, filter: &ExecutionFilter) -> Result<(u64, u64), Error> {

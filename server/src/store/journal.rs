@@ -192,6 +192,17 @@ pub fn by_position(tenant: TenantId, position: u64) -> Select<Entry> {
     )
 }
 
+/// The entries at these positions, in one round trip.
+pub async fn by_positions(db: &Db, tenant: TenantId, positions: &[u64]) -> Result<Vec<Entry>, Error> {
+    if positions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let params = |position: &u64| vec![tenant.into(), EntryKey::new(tenant, *position).into()];
+    let param_sets = positions.iter().map(params).collect();
+    let found = db.look_up(select_entries!("tenant = $1 AND entry = $2"), param_sets).await?;
+    found.into_iter().flatten().map(decode_entry).collect()
+}
+
 /// The actor of the entry at each position. None: there is no entry.
 pub async fn actors_at(db: &Db, tenant: TenantId, positions: &[u64]) -> Result<Vec<Option<String>>, Error> {
     let params = |position: &u64| vec![EntryKey::new(tenant, *position).into()];
