@@ -28,7 +28,8 @@ string_enum!(
     GuardMode { Enforce = "enforce", Observe = "observe" }
 );
 
-/// A compiled rule.
+/// A rule about agents' calls: its compiled condition, and what holds for a call that the condition is true
+/// of.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub name: String,
@@ -120,7 +121,7 @@ pub struct JudgementTerms {
     pub refused_pin: Option<String>,
 }
 
-/// What decided the verdict on a call: a rule, by its name, or another check.
+/// What decided the verdict on a call: a rule, by its name; nothing; or another check, such as budget or pin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {

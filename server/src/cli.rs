@@ -288,6 +288,7 @@ fn print_completions(output: &Output, shell: clap_complete::Shell) -> CommandRes
     Ok(Exit::Done)
 }
 
+/// Prints the man page, with a section for each subcommand.
 fn print_man_page(output: &Output) -> CommandResult {
     let failed =
         |error: std::io::Error| Error::command_line(CommandLineCode::Io, error.to_string(), "try again");

@@ -113,7 +113,7 @@ impl PlanGraph {
         self
     }
 
-    /// The same drawing for readers who may not see values: without the words of actions and conditions.
+    /// The same drawing for readers who may not see values: fixed words in place of actions and conditions.
     pub fn without_texts(mut self) -> Self {
         for node in &mut self.nodes {
             if node.is_action {
@@ -139,8 +139,8 @@ impl PlanGraph {
         }
     }
 
-    /// The dependencies; and if steps run one at a time, the order of neighbours that do not depend on each
-    /// other.
+    /// The dependencies; and if steps run one at a time, an edge from each to the next in `order`, where that
+    /// one does not depend on it.
     fn edges(&self) -> Vec<GraphEdge> {
         let dependencies = self.nodes.iter().enumerate().flat_map(|(to, node)| {
             node.needs.iter().map(move |need| GraphEdge {

@@ -530,8 +530,8 @@ impl ServerHandler for SessionHandler {
         }
     }
 
-    /// The library parses a known method with bad parameters as a custom request: the error says what is
-    /// wrong.
+    /// Refuses the request. The library parses a known method with bad parameters as a custom request, and
+    /// the error then says what is wrong; an unknown method is `METHOD_NOT_FOUND`.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

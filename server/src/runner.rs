@@ -196,8 +196,9 @@ impl Runner {
         }
     }
 
-    /// Claims an execution, unless it has ended or a live node drives it. `toolset` is the digest of this
-    /// process's server definitions; an execution of another toolset is refused.
+    /// Claims an execution, unless it has ended or a live node drives it. `toolset`: the digest of this
+    /// process's server definitions. Refused for an execution of another toolset, unless it is stopping: it
+    /// calls no tool.
     pub async fn claim(&self, stream: StreamId, toolset: Digest) -> Result<ClaimResult, Error> {
         loop {
             match self.try_claim(stream, toolset).await {

@@ -260,7 +260,8 @@ impl ValueTemplateNode {
         }
     }
 
-    /// Evaluates the node's expressions to a value; the error has the path of the part that failed.
+    /// Evaluates the expressions of the node to a value. The error has the path, in the template, of the part
+    /// that failed.
     fn bind(&self, scope: &ExpressionScope, budget: &mut EvaluationBudget) -> Result<Value, BindError> {
         match self {
             Self::Literal(value) => Ok(value.clone()),

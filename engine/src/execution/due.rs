@@ -24,7 +24,8 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// The word for what the call is, for the message about an entry that cannot follow.
+    /// The noun for the call, such as `attempt`, for the error about a journal entry that does not fit the
+    /// state.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Self::Run => "attempt",

@@ -398,7 +398,7 @@ impl StepIndex {
     }
 }
 
-/// Whether the last compensation failed or is unknown.
+/// Whether the last compensation failed or is unknown; false if there is none or its outcome is open.
 fn last_undo_unsuccessful(step: &StepState) -> bool {
     let outcome = step.last_compensation().and_then(Attempt::effective_outcome);
     matches!(outcome, Some(Outcome::Failed | Outcome::Unknown))

@@ -34,8 +34,8 @@ impl ExecutionState {
         self.rules(no).undo_needs_approval || demands_now
     }
 
-    /// Whether the compensation of the attempt with this index needs an approval and has none for these
-    /// arguments and the tool's current pin.
+    /// Whether the compensation of the attempt with the index `attempt` needs an approval and has none for
+    /// these bound arguments and the tool's current pin. `arguments`: `None` if they cannot be bound yet.
     pub(super) fn lacks_undo_approval(&self, no: StepNo, attempt: u32, arguments: Option<Digest>) -> bool {
         if !self.undo_demands_approval(no) {
             return false;

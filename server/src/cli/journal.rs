@@ -139,8 +139,8 @@ fn fields_text(recorded: &Value) -> String {
     fields.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
-/// The fields of a body for people: the most telling first, without digests and other values that only
-/// programs use.
+/// One line of the fields of a body for people: the most telling first, without digests and other values that
+/// only programs use.
 fn body_summary(body: &Value) -> String {
     const FIRST: [&str; 5] = ["step", "name", "answer", "outcome", "status"];
     const HIDDEN: [&str; 11] = [

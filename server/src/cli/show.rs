@@ -93,7 +93,7 @@ fn with_stopped_flag(view: &ExecutionView, driving: &DriverState) -> Value {
     document
 }
 
-/// Prints plan, status, times, estimates, the driver and the inputs.
+/// Prints plan, status, times, time estimates, blocker notes, a session's labels, the driver and the inputs.
 fn print_head(output: &Output, view: &ExecutionView, driving: &DriverState) {
     let plan = &view.plan;
     output.line(format_args!(

@@ -82,6 +82,7 @@ pub fn ask_to_trust(output: &Output, candidate: &ConfigCandidate) -> Result<bool
     Ok(yes)
 }
 
+/// Records in the user's trust store that the config is trusted as it was read.
 fn record_trust(candidate: &ConfigCandidate) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         let message = format!("the record of trusted files cannot be saved: {error}");

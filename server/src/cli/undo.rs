@@ -102,6 +102,8 @@ pub async fn preview_undo(session: &Session, args: &UndoArgs) -> CommandResult {
     Ok(Exit::Done)
 }
 
+/// Prints what an undo of a session's parts would do with each call, newest first; an error if that is
+/// nothing.
 async fn preview_session(
     session: &Session,
     parts: &[ExecutionWatcher],

@@ -27,8 +27,9 @@ pub struct Layout {
     pub height: f64,
 }
 
-/// Places boxes of these sizes with arrows between them, by the library; or by `waves` if there are too many
-/// boxes or the result is too wide.
+/// Places boxes of these sizes and the arrows between them with the layout library; or each of `waves` (boxes
+/// that depend on earlier waves alone) in rows of its own, if there are too many boxes or the result is too
+/// wide.
 pub fn compute_layout(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec<usize>]) -> Layout {
     let layout = if sizes.len() <= LIBRARY_BOXES_MAX { layout_by_library(sizes, arrows) } else { None };
     let layout = layout.filter(|layout| layout.width <= WIDTH_MAX);

@@ -78,6 +78,7 @@ fn quote_dot(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
+/// The lines of a node's label, not escaped: id, work, undo, condition, point of no return.
 fn label_lines(node: &GraphNode) -> Vec<String> {
     let mut lines = vec![node.id.clone(), node.does.clone(), node.undo.label()];
     lines.extend(node.when.iter().map(|when| format!("when {}", truncate(when, WHEN_COLUMNS_MAX))));

@@ -42,8 +42,8 @@ pub struct NodeState {
     pub selected: bool,
 }
 
-/// The SVG of a graph with the state of each of its nodes, and a link for boxes of several steps. `None`: there
-/// are too many boxes to draw.
+/// The SVG of a graph with the state of each of its nodes. In a large graph equal steps share a box, which
+/// leads to `stack_link`. `None`: there are too many boxes to draw.
 pub fn render_for_page(graph: &PlanGraph, states: &[NodeState], stack_link: &str) -> Option<String> {
     let stacked = StackedGraph::of(graph);
     if stacked.boxes.len() > BOXES_MAX {
@@ -92,7 +92,7 @@ fn draw_arrows(stacked: &StackedGraph, layout: &Layout, svg: &mut String) {
     }
 }
 
-/// What one box says.
+/// The texts, the state and the link of one box, which stands for one step or for several.
 struct BoxLabel<'a> {
     status: StepStatus,
     /// A step's id, or how many steps the box stands for.

@@ -148,7 +148,7 @@ fn node_box(node: &GraphNode, centre: Point, (width, height): (f64, f64)) -> Str
     svg + "</g>\n"
 }
 
-/// The full work and condition, which the box may have truncated.
+/// The step's tool or action and its condition in full: the box may have truncated them.
 fn tooltip(node: &GraphNode) -> String {
     match &node.when {
         Some(when) => format!("{}, when {when}", node.does),
@@ -183,6 +183,7 @@ fn badge(class: &str, left: f64, top: f64, width: f64, label: &str) -> String {
     )
 }
 
+/// The SVG path of an arrow through these points, in the style of its kind.
 fn arrow(kind: EdgeKind, path: &[Point]) -> String {
     let (class, head) = match kind {
         EdgeKind::Dependency => ("need", "need"),

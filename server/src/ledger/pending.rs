@@ -278,7 +278,8 @@ impl PendingState {
         Ok(())
     }
 
-    /// Takes the state out of the cache, or folds it. The caller puts it back with `cache_execution`.
+    /// Takes the state out of the cache, or replays it from the journal; the caller puts it back with
+    /// `cache_execution`. Err: no such execution.
     fn take_execution(&mut self, stream: StreamId) -> Result<Execution, Error> {
         match self.executions.remove(&stream) {
             Some(execution) => Ok(execution),

@@ -72,7 +72,8 @@ impl Projector {
         self.catch_up_to(self.head().await?, on_round).await
     }
 
-    /// Follows the journal until the future is dropped.
+    /// Projects new entries whenever the journal has grown, until the future is dropped. Logs and retries
+    /// errors.
     pub async fn follow(&self, notifier: &Notifier) {
         let _guard = FollowGuard::new(&self.is_followed);
         loop {

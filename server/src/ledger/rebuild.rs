@@ -121,7 +121,7 @@ fn read_note_or_task(
     Ok((note, task))
 }
 
-/// The tokens that the search index holds of a note, from its value. `Err(Corrupt)`: the value is gone.
+/// Computes a note's tokens for the search index from its stored value. `Err(Corrupt)`: the value is gone.
 fn note_tokens(db: &Db, tenant: TenantId, note: &notes::NoteRow) -> Result<NoteTokens, Error> {
     let lost = || Error::Corrupt(format!("the value of note `{}` is gone", note.key));
     let payload = payloads::by_position(tenant, note.position).first_blocking(db)?.ok_or_else(lost)?;

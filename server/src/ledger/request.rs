@@ -230,6 +230,7 @@ impl PublicId for () {}
 
 impl PublicId for bool {}
 
+/// The reply to requests about notes, tasks and standalone actions, which have no other public id.
 impl PublicId for Position {
     fn public_id(&self) -> String {
         self.0.to_string()

@@ -392,8 +392,8 @@ fn brief_line(brief: &Brief) -> String {
     )
 }
 
-/// Joins the texts of the first `STEPS_SHOWN_MAX` items, and says how many more there are; `nothing` if there
-/// are none.
+/// Joins the texts of the first `STEPS_SHOWN_MAX` items, and says how many more there are; the word "nothing"
+/// if there are no items.
 fn join_first<T>(all: &[T], to_text: impl Fn(&T) -> String) -> String {
     let shown: Vec<String> = all.iter().take(STEPS_SHOWN_MAX).map(to_text).collect();
     match all.len() - shown.len() {

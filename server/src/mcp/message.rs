@@ -96,7 +96,7 @@ pub fn parse_message(bytes: &[u8]) -> Result<ClientJsonRpcMessage, MessageFault>
     Ok(message)
 }
 
-/// The error for the first integer that JSON values here would round; None: all numbers are exact.
+/// The error for the first integer in a JSON text that does not fit into 64 bits; None: all of them fit.
 fn inexact_number_error(bytes: &[u8]) -> Option<ErrorData> {
     let number = find_inexact_in_json(std::str::from_utf8(bytes).ok()?)?;
     let (message, cure) = number.message_and_cure();

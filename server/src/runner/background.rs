@@ -167,7 +167,7 @@ impl BackgroundDriver {
         }
     }
 
-    /// Claims an execution for this process under the toolset of its plan here.
+    /// Claims an execution for this process, under the toolset digest that `toolset_for` gives for it here.
     async fn claim(&self, stream: StreamId) -> Result<ClaimResult, Error> {
         let runner = &self.0.runner;
         let toolset = runner.ledger().with_execution(stream, |execution| runner.toolset_for(execution))?;

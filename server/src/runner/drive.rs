@@ -50,7 +50,8 @@ pub struct ExecutionDriver {
 }
 
 impl Runner {
-    /// Drives until the execution ends, waits for an answer, is paused, or is taken over.
+    /// Drives until the execution ends, waits for an answer, is paused or is taken over; after `halt`, until
+    /// the calls in flight have ended or can go on without this process. Returns the status then.
     pub async fn drive(&self, claimed: DriveState, halt: HaltSignal) -> Result<ExecutionStatus, Error> {
         let mut driver = ExecutionDriver {
             inner: self.0.clone(),
@@ -74,7 +75,8 @@ impl Runner {
 }
 
 /// Keeps the node file when dropped, unless disarmed: the driver may leave open attempts that were never
-/// sent, and the file proves that to the node that takes over. A drop also covers the end of the runtime.
+/// sent. The file lists the calls that were sent, so the node that takes over can tell the others. A drop
+/// also covers the end of the runtime.
 pub(super) struct NodeFileGuard<'a>(pub Option<&'a NodeLock>);
 
 impl Drop for NodeFileGuard<'_> {

@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 use super::{Error, Runner};
 use crate::ledger::DriveState;
 
-/// A task that drives an execution until it ends, waits for an answer, is paused, or is taken over. Dropping
-/// this does not stop the task.
+/// A task that drives an execution until it ends, waits for an answer, is paused, taken over or stopped.
+/// Dropping this does not stop the task.
 #[derive(Debug)]
 pub struct DriveTask {
     stopper: DriveStopper,

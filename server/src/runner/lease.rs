@@ -55,7 +55,7 @@ impl Lease {
         self.until <= BootInstant::now()
     }
 
-    /// Whether enough time is left to send a call.
+    /// Whether more than `SEND_MARGIN` is left of the lease, so that a call may be sent.
     pub fn allows_sending(&self) -> bool {
         self.until > BootInstant::now() + SEND_MARGIN
     }

@@ -19,8 +19,9 @@ pub enum PinVerdict {
     CallAgain(Digest),
 }
 
-/// Handles a call that failed, unsent, because its tool differs from `pin`: if the new definition is accepted,
-/// moves the pin to it, and the call is made again; else fails with what has changed. Other outcomes stand.
+/// Handles the end of a call. If it was refused unsent because its tool differs from `pin`: moves the pin to
+/// the new definition if an operator has accepted that one, and has the call made again, unless a person had
+/// approved the old one; else fails with what has changed. Other outcomes stand.
 pub async fn check_pin(
     inner: &RunnerInner,
     stream: StreamId,

@@ -71,8 +71,8 @@ impl Executions<'_> {
         Ok(self.live_driver(node.as_str()).await?.is_none())
     }
 
-    /// Gives a report that was refused as `claimed` again if the session of the step's holder has ended.
-    /// Otherwise, and for any other command, Err is `refusal`.
+    /// Repeats a report that was refused as `claimed`, if the agent session that holds the step has ended:
+    /// the report then takes the step over. `Err(refusal)` if it has not ended, or for any other command.
     pub(super) async fn report_after_departure(
         self,
         caller: &Caller,

@@ -298,7 +298,8 @@ impl Journal<'_> {
         Ok(rows.into_iter().map(|row| (row.id, row.public_id)).collect())
     }
 
-    /// Adds to the views the payloads of entries that are no records; erased ones are left out.
+    /// Adds to the views the payloads of all entries but recorded actions and decisions, whose payloads
+    /// `add_records` adds; erased ones are left out.
     async fn add_payloads(self, shown: &mut [EntryView]) -> Result<(), Error> {
         let is_no_record = |entry: &&mut EntryView| entry.recorded.is_none();
         let mut entries: BTreeMap<u64, &mut EntryView> =

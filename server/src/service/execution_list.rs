@@ -38,7 +38,7 @@ pub struct SummaryPage {
     pub behind: u64,
 }
 
-/// A value that a filter can have.
+/// A value offered to complete a filter of executions, and how many executions have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FilterValue {
     pub value: String,
@@ -221,7 +221,8 @@ impl Executions<'_> {
         Ok(texts.collect())
     }
 
-    /// The executions that pass the filter and need a person, whatever page a list shows.
+    /// The executions that pass the filter and need a person, on any page: how many wait for an answer, and
+    /// the ids of those that are paused or that no live process drives.
     pub async fn waiting(self, filter: &ExecutionFilter) -> Result<WaitingExecutions, Error> {
         let unpositioned = ExecutionFilter { before: None, ..filter.clone() };
         let mut waiting = WaitingExecutions::default();

@@ -50,7 +50,8 @@ impl ToolCatalog<'_> {
         self.policies_with_pins(plan, &pins.unwrap_or_default()).await
     }
 
-    /// Like `load_policies`, for a plan that was checked against the definitions in `pins`.
+    /// Like `load_policies`, for a plan that is not saved yet: `pins` are those that it will be saved with.
+    /// Asks the servers for the live definitions.
     pub(super) async fn policies_with_pins(
         self,
         plan: &Plan,

@@ -51,8 +51,8 @@ pub struct SessionPart {
     execution: Arc<Execution>,
 }
 
-/// A part of a session whose calls this process sends. Nothing of its state is held here, so that the state is not copied
-/// for each call.
+/// The ids of one part of a guarded session (`SessionPart`) whose calls this process sends. Holds no state,
+/// so that none is copied for each call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSession {
     pub(super) stream: StreamId,

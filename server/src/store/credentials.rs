@@ -34,7 +34,7 @@ pub struct SessionRow {
     pub now_ms: i64,
 }
 
-/// Whom a redeemed login code signs in.
+/// The name and the role that a redeemed login code signs in with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginRow {
     pub name: String,
@@ -57,6 +57,7 @@ fn decode_token(mut row: Row) -> Result<TokenRow, Error> {
     })
 }
 
+/// Decodes a row of `select_sessions!`: the session of a person who has signed in.
 fn decode_session(mut row: Row) -> Result<SessionRow, Error> {
     Ok(SessionRow {
         id: row.take_text(0)?,

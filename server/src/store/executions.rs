@@ -274,7 +274,7 @@ pub fn open_plans(tenant: TenantId, project: &str) -> Select<ExecutionRow> {
     )
 }
 
-/// Sessions of the project that have not ended and began before `at_ms`, the oldest first.
+/// At most 20 sessions of the project that have not ended and began before `at_ms`, the oldest first.
 pub fn open_sessions(tenant: TenantId, project: &str, at_ms: i64) -> Select<ExecutionRow> {
     Select::new(
         select_executions!(

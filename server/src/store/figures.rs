@@ -8,12 +8,13 @@ use super::executions::within;
 use super::stream_rows::of_executions;
 use super::{Select, SqlValue};
 
-/// Which executions to compute statistics from. A field that is None does not restrict.
+/// What to compute statistics from: which executions, and the time range of what is counted in them. A field
+/// that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatsFilter {
-    /// Earliest start, in milliseconds since 1970.
+    /// The earliest time of what is counted, in milliseconds since 1970.
     pub since: Option<i64>,
-    /// Starts before this, in milliseconds since 1970.
+    /// What is counted is from before this time, in milliseconds since 1970.
     pub until: Option<i64>,
     /// A plan's id or name.
     pub plan: Option<String>,
@@ -86,7 +87,7 @@ pub struct ClaimCount {
     pub confidence_sum: i64,
 }
 
-/// Counts agents' claims by confidence band.
+/// Counts agents' stated confidences by band of a tenth, of steps that succeeded or failed.
 pub fn claim_counts(tenant: TenantId, filter: &StatsFilter) -> Select<ClaimCount> {
     Select::new(
         concat!(

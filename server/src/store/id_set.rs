@@ -37,6 +37,7 @@ impl IdSet {
         is_new
     }
 
+    /// Adds the ids of another set of the same stretch.
     pub fn unite(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
     }

@@ -326,7 +326,7 @@ fn json_prefix(text: &str, bytes: usize) -> &str {
     text
 }
 
-/// The message, cut to `ERROR_MESSAGE_BYTES_MAX` if it is longer, with `…` in place of the rest.
+/// The message; one longer than `ERROR_MESSAGE_BYTES_MAX` is cut to that many bytes, and ` …` is added.
 fn truncate_message(message: String) -> String {
     if message.len() > ERROR_MESSAGE_BYTES_MAX {
         format!("{} …", utf8_prefix(&message, ERROR_MESSAGE_BYTES_MAX))

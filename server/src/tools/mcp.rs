@@ -250,7 +250,7 @@ impl DownstreamServer {
         }
     }
 
-    /// The server's state, as shown to users; `circuit` is passed through.
+    /// The server's state, as shown to users; `circuit` becomes a part of it as it is.
     pub fn state(&self, circuit: CircuitState) -> ServerState {
         let slot = self.slot.lock();
         let connection = slot.as_ref().map(|slot| slot.connect_future.peek().cloned());

@@ -269,7 +269,7 @@ pub struct StderrTail {
     complete: watch::Sender<bool>,
 }
 
-/// A ring of at most `TAIL_BYTES` bytes.
+/// The last bytes of a child's stderr, `TAIL_BYTES` at most.
 #[derive(Debug, Default)]
 struct LastBytes {
     bytes: VecDeque<u8>,

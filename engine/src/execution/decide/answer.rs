@@ -122,7 +122,9 @@ fn expression_path(value: &Value) -> Option<String> {
     }
 }
 
-/// Refuses corrected arguments that do not fit the answer, or could repeat an effect that may have happened.
+/// Refuses corrected arguments for an answer other than `retry` and `did_not_happen`, for a step without a
+/// tool, while the execution is undone, beside an output, if they are no object, or while an attempt of the
+/// step stays unknown: another call could repeat its effect.
 fn check_corrected_arguments(
     execution: &Execution,
     no: StepNo,

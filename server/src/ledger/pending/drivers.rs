@@ -63,6 +63,7 @@ impl PendingState {
         driver
     }
 
+    /// Whether a driver of the execution is registered in this process, whatever the lease says.
     pub(crate) fn is_driven_here(&self, stream: StreamId) -> bool {
         self.drivers.get(&stream).is_some_and(|driver| driver.strong_count() > 0)
     }

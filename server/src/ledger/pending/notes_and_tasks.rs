@@ -192,7 +192,8 @@ impl LedgerRequest for AddTaskRequest {
 }
 
 impl PendingState {
-    /// Queues the changes of a note's row from `before`, and of its tokens in the search index.
+    /// Queues the statements that replace a note's row (`before`: the old one) and its search tokens, and
+    /// keeps the row as the newest one. `tokens`: `None` if searches must no longer find the note.
     fn queue_note(
         &mut self,
         name: NoteKey,
@@ -225,6 +226,8 @@ impl PendingState {
         row.map(|row| Ok(SaltedRow { salt: self.read_salt(row.stream)?, row })).transpose()
     }
 
+    /// Reads the salt of a stream from the database; that of a stream that is not durable yet is not found.
+    /// `Err(Corrupt)`: there is none, as after an erasure.
     fn read_salt(&self, stream: StreamId) -> Result<Arc<[u8]>, Error> {
         let salt = payloads::salt(self.tenant, stream).first_blocking(&self.db)?;
         salt.map(Into::into).ok_or_else(|| Error::Corrupt(format!("the salt of stream {stream} is gone")))

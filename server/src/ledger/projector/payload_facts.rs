@@ -23,7 +23,7 @@ pub struct PayloadFacts {
     pub fingerprints: BTreeMap<u64, String>,
 }
 
-/// What an entry's payload tells.
+/// What the projector reads a payload for: an agent's stated confidence, or the text of an error.
 enum PayloadUse {
     Confidence,
     ErrorText,

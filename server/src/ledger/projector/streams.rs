@@ -171,7 +171,8 @@ pub fn read_changes(
 }
 
 impl RoundChanges {
-    /// Adds the difference between two states of an execution. `erases`: its payloads were erased in between.
+    /// Adds what differs between two states of an execution: new facets, changed counts, and its rows if they
+    /// changed or its payloads were erased in between (`erases`).
     fn add(&mut self, stream: StreamId, before: &StreamFigures, after: &StreamFigures, erases: bool) {
         for facet in after.facets.difference(&before.facets) {
             self.facets.entry(facet.clone()).or_default().insert(stream.0);

@@ -123,7 +123,8 @@ impl Proxy {
         Some(answer::<ReadResourceResult, ReadResourceResponse>(read))
     }
 
-    /// Gets a prompt of a server. `None`: no server lists it.
+    /// Gets a prompt of a server as a call of the guarded session `origin`: judged by the rules and
+    /// journaled. `None`: no server lists it.
     pub async fn get_prompt(
         &self,
         endpoint: &McpEndpoint,

@@ -129,6 +129,7 @@ impl AgentTool for StatusInput {
     const VARIANTS: &[CallVariant] = STATUS_VARIANTS;
     type Answer = AgentAnswer;
 
+    /// The schema of an answer that shows an execution, the agenda or a task's story.
     fn output_schema() -> Arc<JsonObject> {
         answer::execution_or_lists_schema(&["executions", "story", "plans"], &["next"])
     }

@@ -18,7 +18,8 @@ use crate::ledger::{
 use crate::service::executions::complete_inputs;
 use crate::store::tasks;
 
-/// What a matching rule has created for a new task; everything is `None` if no rule matched.
+/// What a matching task-plan rule has created for a new task: a plan, and perhaps an execution of it. All
+/// fields are `None` if no rule matched.
 #[derive(Debug, Default)]
 pub(super) struct RuleEffects {
     /// Id of the saved plan.

@@ -26,7 +26,7 @@ pub struct CircuitBreaker {
     state: Mutex<BreakerState>,
 }
 
-/// The consecutive failures so far, and whether a trial call is in flight.
+/// The consecutive failures so far, the last one's time and text, and whether a trial call is in flight.
 #[derive(Default)]
 struct BreakerState {
     /// Consecutive failures. Calls that were in flight together count once.

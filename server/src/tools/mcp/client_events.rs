@@ -102,8 +102,9 @@ impl ClientHandler for ClientEvents {
     }
 }
 
-/// Who answers the questions of a server: its calls in flight that take questions. The protocol does not say which call a
-/// question is of, so it is passed on only if there is one. Clones share the handlers.
+/// The handlers of a connection's calls in flight that take questions of the server (MCP elicitation). The
+/// protocol does not say which call a question is of, so it is passed on only if there is exactly one
+/// handler. Clones share the handlers.
 #[derive(Clone, Default)]
 pub struct QuestionHandlers(Arc<Mutex<QuestionTable>>);
 

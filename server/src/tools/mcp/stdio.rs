@@ -178,7 +178,8 @@ pub struct ToolCallMeta<'a> {
 pub type ClientMeta = Vec<(String, Box<RawValue>)>;
 
 impl Serialize for ToolCallMeta<'_> {
-    /// One object of the client's metadata, the call's own `_meta` and the progress token.
+    /// One object of the client's metadata, the call's own `_meta` and the progress token, which share no
+    /// name.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in self.client_meta {
