@@ -29,7 +29,9 @@ pub async fn catch_up_journal_index(db: &Db, tenant: TenantId) -> Result<u64, Er
     }
 }
 
-/// Turns the errors that mean "another process caught up first" into `Ok`, up to `RACES_MAX` times.
+/// Turns a violated constraint (another process has advanced the cursor) and a lost connection (whether the
+/// write was committed is unknown) into `Ok`, so that the caller reads the cursor again and goes on. `tries`
+/// counts them; after `RACES_MAX` the error is returned.
 pub(super) fn tolerate_race(result: Result<(), Error>, tries: &mut usize) -> Result<(), Error> {
     match result {
         Err(Error::Store(store::Error::Constraint(_) | store::Error::ConnectionLost(_)))

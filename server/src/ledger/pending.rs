@@ -130,14 +130,16 @@ impl PendingState {
         self.queue.requests.push(request);
     }
 
-    /// Decides the request. On `Err` the queue and the head are as before.
+    /// Decides the request on the current head. On `Err` the queue and the head are as before, but caches are
+    /// not restored: a request must fail before it changes them.
     fn decide<R: LedgerRequest>(&mut self, request: &R, actor: &Arc<str>) -> Result<R::Reply, Error> {
+        self.ensure_head()?;
         let (entries, statements, head) = (self.queue.entries.len(), self.queue.statements.len(), self.head);
-        let result = self.ensure_head().and_then(|()| request.decide(self, actor));
+        let result = request.decide(self, actor);
         if result.is_err() {
             self.queue.entries.truncate(entries);
             self.queue.statements.truncate(statements);
-            self.head = head.or(self.head);
+            self.head = head;
         }
         result
     }
@@ -332,7 +334,9 @@ impl PendingState {
         Err(Error::Corrupt(format!("execution {} produces events without end", execution.id)))
     }
 
-    /// Whether the events that follow from the state after `command` may be appended with the command's own.
+    /// Whether the events that follow from the state after `command` may be queued with the command's own:
+    /// for a claim; for a driver's command under the execution's epoch; for any other command, if the
+    /// execution's driver is in this process and may decide now.
     fn may_follow(&self, stream: StreamId, execution: &Execution, command: &Command) -> bool {
         if matches!(command, Command::Claim { .. } | Command::Reclaim { .. }) {
             return true;
@@ -343,7 +347,7 @@ impl PendingState {
         }
     }
 
-    /// Queues one event of an execution and returns the state after it.
+    /// Queues one event of an execution for the next batch and returns the state after it.
     fn append_and_evolve(
         &mut self,
         stream: StreamId,
@@ -494,7 +498,8 @@ impl LedgerRequest for StartSessionRequest {
 impl LedgerRequest for StartRequest {
     type Reply = DriveState;
 
-    /// Queues an execution's first entry and, if there is a node, that node's claim.
+    /// Queues an execution's first entry and its row. If the request names a node, also that node's claim and
+    /// the events that follow from it; otherwise any node claims the execution later.
     fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<DriveState, Error> {
         let (started, payload) = build_start_event(
             self.id.clone(),

@@ -15,7 +15,7 @@ const BATCH_STREAMS: usize = 500;
 /// How often a row that differs is read again: a process that appends may change it in between.
 const REREADS_MAX: usize = 5;
 
-/// An execution's row that is not what the journal says.
+/// An execution whose row differs from the fold of its journal entries, is missing, or should not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowDifference {
     pub stream: StreamId,

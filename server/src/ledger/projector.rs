@@ -98,7 +98,8 @@ impl Projector {
         }
     }
 
-    /// Rounds up to the head, with rests while others append.
+    /// Projects entries in rounds until none remain. If the journal has grown since the round before, rests
+    /// between rounds (`REST_FACTOR`), so that those who append get the write lock.
     async fn follow_to_head(&self) -> Result<(), Error> {
         let mut last_head = self.head().await?;
         let mut tries = 0;

@@ -202,7 +202,8 @@ pub struct AddTaskReply {
     pub started: Option<DriveState>,
 }
 
-/// A request under an optional idempotency key.
+/// A request with the caller's idempotency key, if there is one. If the key was used before, nothing is
+/// appended and the reply is the public id of what the first request gave.
 #[derive(Debug)]
 pub struct KeyedRequest<R> {
     pub request: R,

@@ -396,12 +396,12 @@ fn parse_search(text: &str) -> Result<SearchQuery, Error> {
     SearchQuery::parse(text).ok_or_else(|| Error::NoWords { text: text.to_owned() })
 }
 
-/// The value and the metadata in a note's payload. Err `Corrupt`: it is not JSON.
+/// The fields `value` and `metadata` of the JSON object in a note's payload. Err `Corrupt`: it is not JSON.
 fn parse_payload(payload: &[u8]) -> Result<(Value, Option<Value>), Error> {
     let corrupt = |error: serde_json::Error| Error::Corrupt(Corruption::Entry(error.to_string()));
     let mut payload: Value = serde_json::from_slice(payload).map_err(corrupt)?;
     let metadata = payload.get_mut("metadata").map(Value::take);
-    Ok((payload["value"].take(), metadata))
+    Ok((payload.get_mut("value").map(Value::take).unwrap_or_default(), metadata))
 }
 
 /// The view of a note; without a payload its value is null. `query`: the search that found it.

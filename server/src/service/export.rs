@@ -389,8 +389,8 @@ impl ExportVerification {
         Ok(())
     }
 
-    /// Folds an entry into the execution's state: entries must also form a valid history. `Err`: why they do
-    /// not.
+    /// Folds an entry of the exported execution into its state: the entries must form a valid history that
+    /// begins with the start, and with the plan, that the header names. `Err`: why they do not.
     fn fold_entry(&mut self, event: Event, own: &OwnEntryLine) -> Result<(), String> {
         let position = actbook_engine::id::Position(own.position);
         self.state = Some(match (self.state.take(), event) {

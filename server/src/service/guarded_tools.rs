@@ -40,7 +40,8 @@ pub struct OfferedDefinition {
 }
 
 impl GuardedTool {
-    /// A request of the protocol that only reads, such as `server/resources/read`: it has no definition.
+    /// The stand-in tool for an MCP request that only reads, such as `server/resources/read`: marked as
+    /// read-only, without the definition that a tool's server lists.
     pub fn of_reading_request(name: &str) -> Self {
         let hints = Annotations { read_only: Some(true), ..Annotations::default() };
         Self { name: name.to_owned(), digest: None, pin: PinState::Same, hints }

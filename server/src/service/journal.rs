@@ -74,7 +74,8 @@ impl Journal<'_> {
         Ok(report)
     }
 
-    /// The newest verification that this process made. `None`: it made none.
+    /// The report of the newest verification by this process, passed or failed, and when that ended. `None`:
+    /// none yet.
     pub fn last_verification(self) -> Option<LastVerification> {
         self.0.verifications.0.lock().clone()
     }

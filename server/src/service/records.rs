@@ -102,8 +102,9 @@ impl Executions<'_> {
         }
     }
 
-    /// Who reports, for the engine's check of claims. A start names this process's node, so that others can
-    /// tell whether the session that holds the step still exists.
+    /// The caller as the reporter of a step's status, for the engine's check of the step's claim. A start
+    /// within a session names this process's node, so that others can tell whether that session still exists.
+    /// `takes_over`: asks for a step whose claim has lapsed. Err: the process cannot register as a node.
     async fn reporter(
         self,
         caller: &Caller,

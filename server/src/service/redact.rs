@@ -347,6 +347,7 @@ impl RedactedRequest for SetNoteRequest {
 }
 
 impl RedactedRequest for SetTasksRequest {
+    /// `Run`: whoever may start executions may also create and change tasks.
     fn required_right(&self) -> Right {
         Right::Run
     }

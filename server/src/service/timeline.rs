@@ -122,7 +122,9 @@ fn timeline(execution: &Execution, mut waits: RecordedWaits) -> Timeline {
     }
 }
 
-/// Whether a question asks about a call that has ended, so that the step waits from that end on.
+/// Whether a question asks about a call that has ended: what its tool asks, its failure or unknown outcome,
+/// or a failed undo. The step then waits from that end on; waits for approval and for an agent have other
+/// spans.
 fn waits_after_an_attempt(subject: QuestionSubject) -> bool {
     match subject {
         QuestionSubject::ToolQuestion

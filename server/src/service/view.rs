@@ -95,7 +95,7 @@ impl ExecutionView {
         needs_driver(self.status, &self.plan.id)
     }
 
-    /// The steps whose effect was taken back.
+    /// The steps whose effect was undone (status `compensated`), in the plan's order.
     pub fn undone(&self) -> impl Iterator<Item = &StepView> {
         self.steps.iter().filter(|step| step.status == StepStatus::Compensated)
     }

@@ -102,7 +102,8 @@ pub struct WaitingView {
 }
 
 impl WaitingView {
-    /// The question as a headline of `content`: without the calls of an undo, which the content lists.
+    /// The question as the line above the field `content`: for an undo without its calls, which `content`
+    /// lists.
     pub fn headline(&self) -> &str {
         if self.question.starts_with(UNDO_QUESTION) { UNDO_QUESTION } else { &self.question }
     }
@@ -120,7 +121,9 @@ impl WaitingView {
         format!("q-{short}-{subject}")
     }
 
-    /// Says that the question of execution `id` is too long for a yes in a form, and where it can be given.
+    /// The sentence for a question of execution `id` that is `too_long`: the form takes no yes, and these
+    /// commands show all of it and approve it; of a question that is no approval, the commands of the undo
+    /// that it offers.
     pub fn too_long_text(&self, id: &str) -> String {
         let step = self.step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
         if self.kind != QuestionKind::Approval {

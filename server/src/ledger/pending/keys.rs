@@ -11,6 +11,8 @@ use crate::store::requests;
 impl<R: LedgerRequest<Reply: PublicId>> LedgerRequest for KeyedRequest<R> {
     type Reply = KeyedReply<R::Reply>;
 
+    /// Decides the request and queues its key with the public id of the reply. If the key was used before,
+    /// queues nothing and returns the stored id; refused if the key was used for another request.
     fn decide(&self, pending: &mut PendingState, actor: &Arc<str>) -> Result<Self::Reply, Error> {
         if let Some(key) = &self.key
             && let Some(repeated) = pending.find_repeated(key)?

@@ -23,6 +23,8 @@ impl PendingState {
         }
     }
 
+    /// Calls `read` with the library, queued events included, and returns the result. Folds the library from
+    /// the journal if it is not cached, which may block. Err: the journal cannot be read.
     pub(crate) fn with_library<T>(&mut self, read: impl FnOnce(&PlanLibrary) -> T) -> Result<T, Error> {
         self.ensure_head()?;
         let library = self.take_library()?;
