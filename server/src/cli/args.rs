@@ -427,15 +427,8 @@ Examples:
     /// Show one tool: its schemas and what its server declares about it
     #[command(after_help = "Example:\n  actbook tools show files/write_file")]
     Show { tool: String },
-    /// Call a tool by hand, outside any plan and any journal; your command counts as the approval
-    #[command(after_help = "Example:\n  actbook tools call files/stat_file '{\"path\": \"notes.md\"}'")]
-    Call {
-        tool: String,
-        #[arg(value_name = "JSON", value_parser = parse_json_argument, default_value = "{}")]
-        arguments: Value,
-        #[arg(long, value_parser = times::span, default_value = "60s")]
-        timeout: u64,
-    },
+    /// Call a tool by hand, outside any plan and any journal; asks first where the config demands an approval
+    Call(CallToolArgs),
     /// Accept a tool's current definition, for every plan that was checked against an older one
     #[command(
         after_help = "Example:\n  actbook tools accept files/write_file --reason \"read the new description\""
@@ -459,6 +452,25 @@ Examples:
         #[arg(long, alias = "print")]
         dry_run: bool,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  actbook tools call files/stat_file '{\"path\": \"notes.md\"}'
+  actbook tools call mail/send --arguments '{\"to\": \"ada\"}' --yes      without the question of `approval: required`")]
+pub struct CallToolArgs {
+    pub tool: String,
+    #[arg(value_name = "JSON", value_parser = parse_json_argument, conflicts_with = "named_arguments")]
+    pub arguments: Option<Value>,
+    /// The arguments, as `decide` takes them
+    #[arg(long = "arguments", value_name = "JSON", value_parser = parse_json_argument)]
+    pub named_arguments: Option<Value>,
+    #[arg(long, value_parser = times::span, default_value = "60s")]
+    pub timeout: u64,
+    /// Approve the call where the config demands an approval of the tool
+    #[arg(long)]
+    pub yes: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -41,7 +41,7 @@ impl ConfigNeed {
             CliCommand::Template(TemplateSubcommand::Use(args)) => unless_offline(args.offline),
             CliCommand::Resume { .. }
             | CliCommand::Policy(_)
-            | CliCommand::Tools(ToolsSubcommand::List { .. } | ToolsSubcommand::Show { .. } | ToolsSubcommand::Call { .. } | ToolsSubcommand::Accept { .. })
+            | CliCommand::Tools(ToolsSubcommand::List { .. } | ToolsSubcommand::Show { .. } | ToolsSubcommand::Call(_) | ToolsSubcommand::Accept { .. })
             // A rule of the config may start a plan for the new task.
             | CliCommand::Task(TaskSubcommand::Add { .. })
             | CliCommand::Doctor

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::error::{CommandLineCode, Error};
 use crate::service::{ToolCallStats, ToolCallStatsByName, ToolPolicyView};
-use crate::tools::{ServerTools, ToolInfo, escape_hidden};
+use crate::tools::{ServerTools, ToolInfo, escape_hidden, escape_hidden_in_json};
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::Outcome;
 use serde_json::{Value, json};
 
-use super::args::ToolsSubcommand;
+use super::args::{CallToolArgs, ToolsSubcommand};
 use super::output::Output;
 use super::session::Session;
 use super::status_style::{BAD, QUIET, STRONG, painted};
@@ -21,7 +21,7 @@ pub async fn tools(session: &Session, subcommand: ToolsSubcommand) -> CommandRes
     match subcommand {
         ToolsSubcommand::List { server } => list(session, server.as_deref()).await,
         ToolsSubcommand::Show { tool } => show(session, &tool).await,
-        ToolsSubcommand::Call { tool, arguments, timeout } => call(session, &tool, arguments, timeout).await,
+        ToolsSubcommand::Call(args) => call(session, args).await,
         ToolsSubcommand::Accept { tool, reason } => accept(session, &tool, reason).await,
         ToolsSubcommand::Import { .. } => unreachable!("an import needs no database"),
     }
@@ -273,9 +273,14 @@ async fn accept(session: &Session, name: &str, reason: Option<String>) -> Comman
 }
 
 /// Calls a tool outside any plan and journal; `Exit::Failed` unless it succeeded.
-async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) -> CommandResult {
-    session.service.catalog().get(name).await?;
-    let called = session.service.catalog().call(name, arguments, Duration::from_millis(timeout_ms)).await;
+async fn call(session: &Session, args: CallToolArgs) -> CommandResult {
+    let CallToolArgs { tool, arguments, named_arguments, timeout, yes } = args;
+    let arguments = arguments.or(named_arguments).unwrap_or_else(|| json!({}));
+    let info = session.service.catalog().get(&tool).await?;
+    if info.needs_approval && !yes {
+        require_yes(&session.output, &tool, &arguments)?;
+    }
+    let called = session.service.catalog().call(&tool, arguments, Duration::from_millis(timeout)).await;
     let output = &session.output;
     let exit = if called.outcome == Outcome::Succeeded { Exit::Done } else { Exit::Failed };
     if output.json {
@@ -294,4 +299,25 @@ async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) 
         output.text(format_args!("{shown:#}"));
     }
     Ok(exit)
+}
+
+/// Shows the call of a tool under `approval: required` and asks for a yes; `Err`: there was none, or nobody could be asked.
+fn require_yes(output: &Output, tool: &str, arguments: &Value) -> Result<(), Error> {
+    let refused = |message: String| {
+        let cure = "read the arguments, and say yes, or add --yes";
+        Error::command_line(CommandLineCode::NotApproved, message, cure)
+    };
+    let asks = format!("the config demands an approval of each call of `{tool}`");
+    if !output.can_ask() {
+        return Err(refused(format!("{asks}, and there is no terminal to ask at")));
+    }
+    output.notice(format_args!("{asks}. The arguments of this one:"));
+    escape_hidden_in_json(&format!("{arguments:#}"))
+        .lines()
+        .for_each(|line| output.notice(format_args!("  {line}")));
+    let failed = |error: std::io::Error| refused(error.to_string());
+    if output.confirm("Make this call?").map_err(failed)? {
+        return Ok(());
+    }
+    Err(refused(format!("`{tool}` was not called")))
 }

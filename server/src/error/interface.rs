@@ -52,6 +52,7 @@ string_enum!(
         NoSuchVersion = "no_such_version",
         NobodyDrives = "nobody_drives",
         NobodyServes = "nobody_serves",
+        NotApproved = "not_approved",
         NotLoopback = "not_loopback",
         NothingToTrust = "nothing_to_trust",
         NothingToUndo = "nothing_to_undo",

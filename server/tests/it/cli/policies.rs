@@ -140,3 +140,25 @@ fn config_read_only_false_moves_the_point_of_no_return() {
     assert_eq!(shifty.sandbox.json(&["check", "plan.json"])["point_of_no_return"], "a");
     assert_eq!(run_and_count_calls(&shifty, &plan), (Some(3), 0), "the step must wait for an approval");
 }
+
+#[test]
+fn call_by_hand_of_a_tool_under_approval_asks_first() {
+    let words = json!({ "tools": { "act": { "approval": "required" } } });
+    let shifty = ChangingServer::with_server_config(&act_tool(json!({})), words);
+    let sandbox = &shifty.sandbox;
+    let call = ["tools", "call", "shifty/act", "{\"to\": \"ada\\u200b\"}"];
+    let ran = sandbox.run(&call);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stderr.contains("demands an approval") && ran.stderr.contains("--yes"), "{}", ran.stderr);
+    assert_eq!(sandbox.json(&call)["code"], "not_approved");
+    for (answer, code, calls) in [("n", 1, 0), ("", 1, 0), ("y", 0, 1)] {
+        let mut terminal = sandbox.terminal(&call);
+        terminal.wait_for("\"to\": \"ada\\u200b\"");
+        terminal.wait_for("[y/N]");
+        terminal.type_keys(&format!("{answer}\n"));
+        let (ended, screen) = terminal.wait_for_exit();
+        assert_eq!((ended, shifty.calls_of("act")), (Some(code), calls), "{screen}");
+    }
+    sandbox.expect(0, &["tools", "call", "shifty/act", "--arguments", "{}", "--yes"]);
+    assert_eq!(shifty.calls_of("act"), 2);
+}
