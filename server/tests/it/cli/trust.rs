@@ -45,29 +45,131 @@ fn assert_untrusted(sandbox: &Sandbox, words: &[&str]) {
     assert!(!was_started(sandbox), "{words:?} started something");
 }
 
+/// Commands that start or send something, one a line; `ID` is an execution.
+const REFUSED: &str = "
+check plan.yaml
+plan save plan.yaml
+run plan.yaml
+run acts
+run acts --yes --detach
+rerun ID
+resume ID
+drive ID
+undo ID
+decide ID a retry --reason again
+task add TASK-1
+template use release
+tools list
+tools show command/act
+tools call command/act
+tools call command/act --yes
+tools accept files/write_file
+policy test calls.yaml
+policy replay --since 1d
+doctor";
+
+/// Commands that start nothing, whatever else becomes of them.
+const STARTS_NOTHING: &str = "
+check plan.yaml --offline
+plan save plan.yaml --offline
+plan list
+plan show acts
+plan diff acts
+plan graph acts
+plan delete acts
+list
+show ID
+watch ID
+pause ID
+cancel ID
+undo ID --dry-run
+hook claude-code
+session clear-label ID label
+decide ID a skip --reason again
+approve ID
+reject ID
+record ID a succeeded
+journal
+stats
+verify
+export ID
+rebuild
+backup copy.db
+cleanup --older-than 90d --dry-run
+tools import --from plan.yaml --dry-run
+context set key value
+context get key
+context search key
+context delete key
+task list
+task show TASK-1
+task split TASK-1 acts
+task set TASK-1 --priority 1
+task done TASK-1
+template list
+template show release
+template use release --offline
+template save plan.yaml
+template from ID mine
+template delete mine
+mcp
+open
+token create --role agent --name bot
+token list
+token rotate bot
+token revoke bot
+install --client cursor --print
+uninstall --client cursor --hooks
+trust
+help
+completions bash
+man";
+
+/// A server of its own, a demo with a config of its own, and `serve`: `web::config` tries that.
+const NOT_TRIED: [&str; 3] = ["serve", "demo", "demo-tools"];
+
+/// Every command without subcommands that clap knows, hidden ones too, from the cases of its completions.
+fn known_commands(sandbox: &Sandbox) -> Vec<String> {
+    let completions = sandbox.expect(0, &["completions", "bash"]);
+    let lines: Vec<&str> = completions.lines().map(str::trim).collect();
+    let mut commands = vec![("actbook", String::new())];
+    for pair in lines.windows(2) {
+        let case = pair[0].strip_suffix(')').and_then(|case| case.split_once(','));
+        let names = pair[1].strip_prefix("cmd=\"").and_then(|name| name.strip_suffix('"'));
+        let (Some((parent, word)), Some(name)) = (case, names) else { continue };
+        let Some((_, path)) = commands.iter().find(|(known, _)| *known == parent) else { continue };
+        commands.push((name, format!("{path} {word}")));
+    }
+    let is_leaf = |path: &str| !commands.iter().any(|(_, other)| other.starts_with(&format!("{path} ")));
+    let leaves = commands.iter().map(|(_, path)| path).filter(|path| is_leaf(path));
+    leaves.map(|path| path.trim_start().to_owned()).collect()
+}
+
 #[test]
 fn untrusted_config_starts_nothing() {
     let sandbox = sandbox_with_untrusted_config();
     sandbox.expect(0, &["--config", "actbook.yaml", "run", "plan.yaml"]);
     let id = sandbox.newest();
     std::fs::remove_file(sandbox.path("started")).unwrap();
-    let commands: [&[&str]; 13] = [
-        &["check", "plan.yaml"],
-        &["plan", "save", "plan.yaml"],
-        &["run", "plan.yaml"],
-        &["run", "acts"],
-        &["run", "acts", "--yes", "--detach"],
-        &["resume", &id],
-        &["undo", &id],
-        &["tools", "list"],
-        &["tools", "show", "command/act"],
-        &["tools", "call", "command/act"],
-        &["tools", "accept", "files/write_file"],
-        &["doctor"],
-        &["template", "use", "release"],
-    ];
-    for words in commands {
-        assert_untrusted(&sandbox, words);
+    let known = known_commands(&sandbox);
+    assert!(known.len() > 60, "{known:?}");
+    let tried = |line: &str| {
+        REFUSED.lines().chain(STARTS_NOTHING.lines()).any(|tried| format!("{tried} ").starts_with(line))
+    };
+    for command in known {
+        let is_known = tried(&format!("{command} ")) || NOT_TRIED.contains(&command.as_str());
+        assert!(is_known, "say what `{command}` does while the config is not trusted");
+    }
+    let words = |line: &'static str| {
+        line.split(' ').map(|word| if word == "ID" { id.as_str() } else { word }).collect::<Vec<_>>()
+    };
+    for line in REFUSED.trim().lines() {
+        assert_untrusted(&sandbox, &words(line));
+    }
+    for line in STARTS_NOTHING.trim().lines() {
+        let ran = sandbox.run(&words(line));
+        assert!(!was_started(&sandbox), "{line} started something: {}", ran.stderr);
+        assert!(!ran.stderr.contains("Usage:"), "{line} is no command: {}", ran.stderr);
     }
 }
 
