@@ -10,6 +10,7 @@ mod frozen;
 mod guarded;
 mod kill;
 mod npm_servers;
+mod probe;
 mod real_servers;
 mod reference_plan;
 mod takeover;

@@ -24,13 +24,14 @@ refuse) exit 1 ;;
 hold)
     until [ -e release ] || [ ! -d work ]; do sleep 0.01; done
     : >"work/$step.$$" ;;
+look) until [ -e release ] || [ ! -d work ]; do sleep 0.01; done ;;
 esac
 exists=false
 for file in "work/$step" "work/$step."*; do if [ -e "$file" ]; then exists=true; fi; done
 echo "{\"text\": \"$verb $step\", \"exists\": $exists}"
 "#;
 
-const VERBS: [&str; 8] = ["hold", "post", "unpost", "put", "remove", "flaky", "refuse", "stat"];
+const VERBS: [&str; 9] = ["hold", "post", "unpost", "put", "remove", "flaky", "refuse", "stat", "look"];
 
 /// Steps whose calls must never be sent twice without a decision.
 pub const SEND_ONCE_STEPS: [&str; 4] = ["a", "c", "d", "e"];

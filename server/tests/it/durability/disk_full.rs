@@ -13,16 +13,16 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// `None` when this process may not mount.
-    fn mount() -> Option<Self> {
-        Self::mount_with("size=4m")
-    }
-
-    fn mount_with(options: &str) -> Option<Self> {
+    /// `Err`: this process may not mount.
+    fn mount(options: &str) -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", options, "actbook-test"]).arg(folder.path());
-        mount.output().is_ok_and(|output| output.status.success()).then_some(Self { folder })
+        let output = mount.output().map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(Self { folder });
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     fn ballast_file(&self) -> PathBuf {
@@ -34,6 +34,29 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
         assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+/// Set in the process that `with_small_disk` starts in a user namespace.
+const IN_NAMESPACE: &str = "ACTBOOK_TEST_IN_NAMESPACE";
+
+/// Runs the test `name` on a small disk. Where this process may not mount one, the test runs again in a user namespace
+/// of its own, where it may; where that is forbidden too, the test fails and says so.
+fn with_small_disk(name: &str, options: &str, test: impl FnOnce(&SmallDisk)) {
+    match SmallDisk::mount(options) {
+        Ok(disk) => test(&disk),
+        Err(why) if std::env::var_os(IN_NAMESPACE).is_some() => {
+            panic!("neither this user nor a user namespace may mount a file system: {why}")
+        }
+        Err(_) => {
+            let mut again = Command::new("unshare");
+            again.args(["--user", "--map-root-user", "--mount"]).arg(std::env::current_exe().unwrap());
+            again.args(["--exact", &format!("durability::disk_full::{name}"), "--nocapture"]);
+            let output = again.env(IN_NAMESPACE, "1").output().expect("unshare starts");
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let (out, err) = (text(&output.stdout), text(&output.stderr));
+            assert!(output.status.success() && out.contains("1 passed"), "in a user namespace: {out}{err}");
+        }
     }
 }
 
@@ -65,10 +88,10 @@ async fn assert_acknowledged_kept(fixture: &ServiceFixture, file: &Path, acknowl
 
 #[test]
 fn full_disk_is_an_error_until_space_is_freed() {
-    let Some(disk) = SmallDisk::mount() else {
-        eprintln!("skipped: this process may not mount a file system");
-        return;
-    };
+    with_small_disk("full_disk_is_an_error_until_space_is_freed", "size=4m", fill_twice);
+}
+
+fn fill_twice(disk: &SmallDisk) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let file = disk.folder.path().join("book.db");
@@ -95,10 +118,10 @@ fn full_disk_is_an_error_until_space_is_freed() {
 
 #[test]
 fn read_only_folder_error_names_path_and_cure() {
-    let Some(disk) = SmallDisk::mount_with("size=4m,ro") else {
-        eprintln!("skipped: this process may not mount a file system");
-        return;
-    };
+    with_small_disk("read_only_folder_error_names_path_and_cure", "size=4m,ro", open_on_read_only_disk);
+}
+
+fn open_on_read_only_disk(disk: &SmallDisk) {
     let sandbox = crate::cli::Sandbox::new();
     for file in ["book.db", "new/folder/book.db"] {
         let file = disk.folder.path().join(file);

@@ -25,6 +25,8 @@ pub enum ServerBehaviour {
     Raw(&'static str),
     RawThenReset(&'static str),
     RawThenHang(&'static str),
+    /// This text, once the test opens the gate; then the connection is closed.
+    GatedRaw(Arc<tokio::sync::Notify>, &'static str),
     /// This text, a byte at a time.
     Drip(&'static str),
     /// The head, then the second text repeated until the client stops reading.
@@ -237,6 +239,10 @@ impl ConnectionHandler {
                 (head + &body, "go on")
             }
             ServerBehaviour::Raw(text) => (fill(text), "close"),
+            ServerBehaviour::GatedRaw(gate, text) => {
+                gate.notified().await;
+                (fill(text), "close")
+            }
             ServerBehaviour::RawThenReset(text) => (fill(text), "reset"),
             ServerBehaviour::RawThenHang(text) | ServerBehaviour::Endless(text, _) => (fill(text), "hang"),
             ServerBehaviour::Drip(text) => return drip(stream, &fill(text)).await,

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use actbook::tools::CallContext;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::hostile_http::{HostileServer, NEWER_PATH, ServerBehaviour};
 use super::hostile_stdio::{hostile_server, hostile_server_with, wait_until_up};
 use super::*;
 use crate::cli::Sandbox;
@@ -33,6 +35,35 @@ async fn answer_after_the_timeout_is_delivered_as_late() {
     let answer = tokio::time::timeout(TIMEOUT, late.recv()).await.expect("the late answer arrives").unwrap();
     assert_eq!(expect_output(answer), json!({ "text": "at last" }));
     tools.shutdown().await;
+}
+
+/// A server over HTTP that answers each call with `{result}` in this form once the gate is opened, for each call once.
+async fn gated_server(path: &str, answer: &'static str) -> (HostileServer, Tools, Arc<Notify>) {
+    let gate = Arc::new(Notify::new());
+    let server = HostileServer::with_behaviour(ServerBehaviour::GatedRaw(gate.clone(), answer)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let tools = tools(folder.path(), json!({ "mcpServers": { "zoo": { "url": server.url(path) } } }));
+    wait_until_up(&tools).await;
+    (server, tools, gate)
+}
+
+const LATE_JSON: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{result}";
+const LATE_EVENT: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {result}\n\n";
+
+#[tokio::test]
+async fn answer_over_http_after_the_timeout_is_delivered_as_late() {
+    for (path, answer) in [("/", LATE_JSON), ("/", LATE_EVENT), (NEWER_PATH, LATE_JSON)] {
+        let (server, tools, gate) = gated_server(path, answer).await;
+        let (call, mut late) = call_with_late_handler("zoo/any");
+        let (ended, _) = call_until_sent(&tools, call).await;
+        assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
+        poll_until("the call to arrive", || server.calls().len() == 1).await;
+        gate.notify_one();
+        let came =
+            tokio::time::timeout(TIMEOUT, late.recv()).await.expect("the late answer arrives").unwrap();
+        assert_eq!(expect_output(came), json!({ "said": "yes" }), "{path} {answer}");
+        tools.shutdown().await;
+    }
 }
 
 #[tokio::test]
