@@ -1,6 +1,6 @@
 # An MCP server of the older protocol that reads its tool definitions from `tools.json` at each listing, so that a
 # test can change them, and appends every call to `calls`.
-import json, os, sys
+import json, os, sys, time
 
 
 def send(message):
@@ -26,6 +26,10 @@ def call(message):
     if arguments.get("die") and not os.path.exists("died"):
         note("died", name)
         os._exit(3)
+    if arguments.get("hold"):
+        note("holding", name)
+        while not os.path.exists("released"):
+            time.sleep(0.01)
     output = arguments.get("say", {"done": name})
     if "json" in arguments:
         output = json.loads(arguments["json"])
