@@ -1,5 +1,5 @@
 //! The engine's contract in text. A case is a title, a plan, and a transcript: lines that begin with `>` are
-//! commands, the lines below are the engine's answers. `ACTBOOK_BLESS=1` rewrites the answers; review the
+//! commands, the lines below are the engine's answers. `ACTBOOK_UPDATE=1` rewrites the answers; review the
 //! changes before you keep them.
 
 mod script;
@@ -10,7 +10,7 @@ fn check(name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/semantics/{name}.txt"));
     let expected = std::fs::read_to_string(&path).expect("the cases are there");
     let actual: String = cases(&expected).iter().map(|case| script::replay(case)).collect();
-    if std::env::var_os("ACTBOOK_BLESS").is_some() {
+    if std::env::var_os("ACTBOOK_UPDATE").is_some() {
         std::fs::write(&path, &actual).expect("the cases can be written");
         return;
     }

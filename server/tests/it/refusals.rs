@@ -1,5 +1,5 @@
 //! How the command line, MCP and HTTP word each refusal of the engine, in text: `refusals/wordings.txt` has a case
-//! for every sentence. `ACTBOOK_BLESS=1` rewrites it; review the changes before you keep them.
+//! for every sentence. `ACTBOOK_UPDATE=1` rewrites it; review the changes before you keep them.
 
 mod errors;
 
@@ -162,7 +162,7 @@ fn wording(error: &Error) -> String {
 fn check_wordings(file: &str, errors: impl Iterator<Item = Error>) {
     let actual: String = errors.map(|error| wording(&error)).collect();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/refusals").join(file);
-    if std::env::var_os("ACTBOOK_BLESS").is_some() {
+    if std::env::var_os("ACTBOOK_UPDATE").is_some() {
         std::fs::write(&path, &actual).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap();
