@@ -238,8 +238,8 @@ async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
         CliCommand::Journal(args) => journal::journal(session, args).await,
         CliCommand::Stats(args) => stats::stats(session, args).await,
         CliCommand::Verify { .. } => journal::verify(session).await,
-        CliCommand::Export { execution, output } => {
-            store_care::export(session, &execution, output.as_deref()).await
+        CliCommand::Export { execution, file, output } => {
+            store_care::export(session, &execution, file.or(output).as_deref()).await
         }
         CliCommand::Rebuild => store_care::rebuild(session).await,
         CliCommand::Backup { file } => store_care::backup(session, &file).await,

@@ -46,6 +46,8 @@ pub enum CureAction {
     InspectServers,
     /// Trust the config.
     TrustConfig,
+    /// Give the inputs that the plan's schema asks for.
+    GiveInputs,
 }
 
 impl Finding {

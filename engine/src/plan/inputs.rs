@@ -1,10 +1,11 @@
 //! A plan's inputs: their JSON Schema, validation and defaults of given values, and redaction of secrets.
 
 use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
 use super::field_reader::{FieldReader, report_wrong_type};
-use super::finding::{DocumentPath, Finding, FindingCollector};
+use super::finding::{CureAction, DocumentPath, Finding, FindingCollector};
 use super::{Plan, graph};
 use crate::bind::{ReadSet, redaction_marker, with_large_stack};
 use crate::schema;
@@ -138,9 +139,13 @@ impl Plan {
 fn validate_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
     let at = DocumentPath::Plan.field("inputs");
     let found = |error: &ValidationError<'_>| {
-        let path = at.join(&pointer_to_path(error.instance_path().as_str()));
+        let mut path = at.join(&pointer_to_path(error.instance_path().as_str()));
+        if let ValidationErrorKind::Required { property } = error.kind() {
+            path = format!("{path}.{}", property.as_str().unwrap_or_default());
+        }
         let message = error.masked_with("the value").to_string();
         Finding::error("bad_input", path, message, "see the plan's `inputs`")
+            .with_action(CureAction::GiveInputs)
     };
     match schema::compile_checked(schema) {
         Ok(validator) => {

@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::times;
 pub use decide::{DecideArgs, UnsettledKind};
 pub use guard::{ApprovalScopeArgs, HookArgs, PolicySubcommand, SessionSubcommand};
-pub use history::{JournalArgs, ListArgs, ListExclusion, StatsArgs};
+pub use history::{JournalArgs, ListArgs, ListExclusion, ListedStatus, StatsArgs};
 pub use install::{AgentClient, HookScope, InstallArgs, UninstallArgs};
 pub use memory::{
     ContextSubcommand, NoteOwnerArgs, TaskDetailArgs, TaskSubcommand, TemplateSubcommand, UseTemplateArgs,
@@ -255,6 +255,9 @@ Examples:
         /// Its id, or a unique beginning of it
         execution: String,
         /// Instead of stdout
+        #[arg(value_name = "FILE", conflicts_with = "output")]
+        file: Option<PathBuf>,
+        /// The same
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },

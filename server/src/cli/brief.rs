@@ -45,13 +45,16 @@ pub fn headline(view: &ExecutionView) -> String {
         let status = if view.status == ExecutionStatus::Succeeded { "ended" } else { view.status.as_str() };
         return format!("{}{took}: {calls}", painted(status_style::execution_style(view.status), status));
     }
-    let done = format!("{} of {} steps done", view.progress.done, view.progress.total);
+    let done = view.progress_text();
     let meaning = match view.status {
         ExecutionStatus::Running => "it is under way",
         ExecutionStatus::Paused => "nothing starts until it is resumed",
         ExecutionStatus::Blocked => "it waits for an answer",
         ExecutionStatus::Compensating => "what was done is being undone",
         ExecutionStatus::Succeeded => "everything ran",
+        ExecutionStatus::Failed if view.remains_after_undo() => {
+            "it ended, and what can be undone has been; the rest cannot"
+        }
         ExecutionStatus::Failed if view.undone().next().is_some() => {
             "it ended, and what can be undone has been"
         }

@@ -160,8 +160,18 @@ pub async fn record(session: &Session, args: RecordArgs) -> CommandResult {
     };
     let (step, status) = (Some(step), Some(status));
     let action = ActionRecord { step, status, output, facts, ..ActionRecord::default() };
-    let recorded =
-        session.service.executions().record_in_execution(&session.caller, &execution, action).await?;
+    let executions = session.service.executions();
+    let recorded = executions.record_in_execution(&session.caller, &execution, action).await?;
+    let (found, progress) = &recorded;
+    if progress.status == ExecutionStatus::Running
+        && !progress.is_open_session
+        && executions.driver(found).await?.is_none()
+        && executions.view(found.id.as_str()).await?.progress.is_complete()
+        && executions.require_drivable(found.id.as_str()).await.is_ok()
+    {
+        // No call is left to make: this process appends the end.
+        return drive_or_hand_over(session, found, false, false, Goal::Run).await;
+    }
     print_next_driver(session, recorded, "recorded").await
 }
 

@@ -64,7 +64,9 @@ async fn print_hand_over(session: &Session, id: &str, child: &Child) -> CommandR
     }
     let found = session.service.executions().find(id).await?;
     let who = match (session.service.executions().driver(&found).await?, found.status) {
-        (Some(driver), _) => format!("{} drives it", process_label(&driver)),
+        (Some(driver), _) => {
+            format!("{} drives it, to its end or its first question", process_label(&driver))
+        }
         // The background process has already driven the execution as far as it goes.
         (None, status) => format!("process {} drove it, and it is {status}", child.id()),
     };

@@ -177,7 +177,16 @@ async fn check_server(session: &Session, name: &str) -> DoctorCheck {
             )
         }
         Some(error) => {
-            let cure = "try its command by hand; correct it in the config";
+            let unset = session.service.catalog().unset_variables_of_server(name);
+            let cure = match unset.first() {
+                None => "try its command by hand; correct it in the config".to_owned(),
+                Some(first) => {
+                    let unset = unset.join(", ");
+                    format!(
+                        "set {unset} where actbook runs, or give a default in the config: ${{env:{first}:-…}}"
+                    )
+                }
+            };
             DoctorCheck::problem("server", format!("{name}: {error}"), cure)
         }
     }

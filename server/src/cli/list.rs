@@ -1,9 +1,11 @@
 //! `list`: prints executions, newest first, page by page.
 
+use crate::error::Error;
 use crate::service::view::ExecutionSummary;
-use crate::service::{ExecutionFilter, WaitingExecutions};
+use crate::service::{ExecutionFilter, Terms, WaitingExecutions};
+use actbook_engine::policy::ExecutionStatus;
 
-use super::args::{ListArgs, ListExclusion};
+use super::args::{ListArgs, ListExclusion, ListedStatus};
 use super::catch_up::catch_up;
 use super::output::Output;
 use super::session::Session;
@@ -11,14 +13,22 @@ use super::status_style::{self, ATTENTION, QUIET, painted, short_id};
 use super::table::{Cell, Table, cell, path_cell, styled_cell};
 use super::{CommandResult, Exit, times};
 
+/// Executions under way that are read at a time, to find those that no process drives.
+const STOPPED_PAGE: u64 = 200;
+
 /// Prints one page of the executions that fit, and how to get the next page.
 pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
     let limit = args.limit;
+    let only_stopped = matches!(args.status, Some(ListedStatus::Stopped));
     let filter = execution_filter(session, args).await?;
     if filter.needs_projection() {
         catch_up(session).await?;
     }
-    let rows = session.service.executions().list(&filter, limit).await?;
+    let rows = if only_stopped {
+        stopped_rows(session, filter.clone(), limit).await?
+    } else {
+        session.service.executions().list(&filter, limit).await?
+    };
     let output = &session.output;
     if output.json {
         output.document(&rows);
@@ -38,14 +48,40 @@ pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
     Ok(Exit::Done)
 }
 
+/// Up to `limit` executions that match and that no process drives, which only their nodes tell.
+async fn stopped_rows(
+    session: &Session,
+    mut filter: ExecutionFilter,
+    limit: u64,
+) -> Result<Vec<ExecutionSummary>, Error> {
+    let mut stopped = Vec::new();
+    loop {
+        let page = session.service.executions().list(&filter, STOPPED_PAGE).await?;
+        filter.before = page.last().map(|row| row.stream.0);
+        let is_last = (page.len() as u64) < STOPPED_PAGE;
+        stopped.extend(page.into_iter().filter(|row| row.stopped));
+        if is_last || stopped.len() as u64 >= limit {
+            stopped.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+            return Ok(stopped);
+        }
+    }
+}
+
 /// The service's filter; `--cursor` becomes the stream of that execution. `Err` if it does not exist.
-async fn execution_filter(session: &Session, args: ListArgs) -> Result<ExecutionFilter, crate::error::Error> {
+async fn execution_filter(session: &Session, args: ListArgs) -> Result<ExecutionFilter, Error> {
     let before = match &args.cursor {
         Some(id) => Some(session.service.executions().find(id).await?.stream),
         None => None,
     };
     let mut filter = ExecutionFilter {
-        status: args.status.into(),
+        status: match args.status {
+            None => Terms::default(),
+            Some(ListedStatus::Status(status)) => status.into(),
+            Some(ListedStatus::Stopped) => {
+                let under_way = vec![ExecutionStatus::Running, ExecutionStatus::Compensating];
+                Terms { any_of: under_way, none_of: Vec::new() }
+            }
+        },
         plan: args.plan.into(),
         task: args.task.into(),
         tool: args.tool.into(),

@@ -22,7 +22,8 @@ impl Config {
 }
 
 impl McpServer {
-    fn templates(&self) -> Vec<&ConfigTemplate> {
+    /// All texts that may hold references.
+    pub fn templates(&self) -> Vec<&ConfigTemplate> {
         match self {
             Self::Stdio { command, args, env, cwd, .. } => {
                 [command].into_iter().chain(args).chain(env.values()).chain(cwd).collect()

@@ -144,7 +144,15 @@ impl Section {
 
     /// Takes a duration above 0, such as `250ms` or `5m`.
     pub fn duration(&mut self, key: &'static str) -> Result<Option<Duration>, ConfigProblem> {
-        let Some(text) = self.text(key)? else { return Ok(None) };
+        let text = match self.take_value(key) {
+            None => return Ok(None),
+            Some(Value::String(text)) => text,
+            Some(other) => {
+                let hint =
+                    if other.is_number() { format!("{other}s") } else { "250ms, 30s, 5m or 2h".to_owned() };
+                return Err(self.problem_at(key, format!("`{other}` is not a duration; write {hint}")));
+            }
+        };
         let refused =
             || self.problem_at(key, format!("`{text}` is not a duration; write 250ms, 30s, 5m or 2h"));
         parse_duration_ms(&text).filter(|ms| *ms > 0).map(Duration::from_millis).map(Some).ok_or_else(refused)

@@ -16,7 +16,7 @@ use crate::tools::CatalogError;
 pub const SECRET_CURE: &str = "leave it out: `${env:NAME}` in the config puts it in when the call is made; a value that is no secret \
                                is written into the config as it is";
 /// What an agent does about servers that are not started because their config is not trusted.
-const UNTRUSTED_FOR_AGENT: &str = "its servers are not started: your user reads that file, runs `actbook trust` in its folder and starts this server again";
+const UNTRUSTED_FOR_AGENT: &str = "its servers are not started: your user reads that file, runs `actbook trust` in its folder and starts this server again (by reconnecting it in the client, or by restarting the client)";
 const TOOL_SCHEMA_FOR_AGENT: &str = "list_tools with the tool's name as `search` shows its schema";
 
 /// What to do about an error, for the readers of each interface.
@@ -186,6 +186,12 @@ pub fn finding_cure_for_command_line(finding: &Finding) -> String {
         Some(CureAction::ReadToolSchema | CureAction::ReadToolDescription) => {
             format!("{}: `actbook tools show SERVER/TOOL` prints it", finding.cure)
         }
+        Some(CureAction::GiveInputs) => {
+            let name = finding.path.strip_prefix("inputs.").unwrap_or("NAME");
+            format!(
+                "give it as --input {name}=…, or in a file with --inputs; `actbook plan show PLAN` shows the plan's `inputs`"
+            )
+        }
         Some(
             CureAction::ListTools
             | CureAction::ListServerTools
@@ -217,6 +223,9 @@ fn action_cures(action: Option<CureAction>, cure: Cures) -> Cures {
             cure.agent("list_tools says what is wrong with its server; tell your user")
         }
         Some(CureAction::TrustConfig) => cure.agent(UNTRUSTED_FOR_AGENT),
+        Some(CureAction::GiveInputs) => {
+            cure.agent("give it under `inputs`; plan {\"action\":\"show\"} shows the plan's `inputs`")
+        }
     }
 }
 

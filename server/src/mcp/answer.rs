@@ -223,14 +223,13 @@ pub fn truncate_chars(text: &str, chars_max: usize) -> String {
 
 /// The text of an answer that shows one execution.
 fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
-    let ExecutionView { id, status, plan, progress, position, guarantee, .. } = view;
+    let ExecutionView { id, status, plan, position, guarantee, .. } = view;
     let ending = view.ending.map(|end| format!(", and will be {end} once what is in flight has ended"));
     let ending = ending.unwrap_or_default();
     let mut text = AnswerText::new(format!(
-        "Execution {id} of plan {} is {status}{ending}: {} of {} steps done (position {position}).",
+        "Execution {id} of plan {} is {status}{ending}: {} (position {position}).",
         quote::name(&plan.name),
-        progress.done,
-        progress.total
+        view.progress_text()
     ));
     text.push_line(format!("Guarantee: {guarantee}."));
     error_lines(view)
@@ -247,15 +246,20 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
     let undone: Vec<&StepId> = view.undone().map(|step| &step.id).collect();
     if !undone.is_empty() {
         text.push_line(format!(
-            "Undone: {}. What they did has been taken back.",
-            join_first(&undone, |id| id.to_string())
+            "Undone: {}. What they did has been taken back.{}",
+            join_first(&undone, |id| id.to_string()),
+            if view.remains_after_undo() {
+                " It ended failed, not compensated, because the rest cannot be."
+            } else {
+                ""
+            }
         ));
     }
     if let Some(rejection) = &view.undo_rejected {
         text.push_line(format!("Undo: {}", step::approval_text(rejection)));
     }
     if let Some(brief) = &view.brief {
-        text.push_line(brief_line(brief));
+        text.push_line(brief_line(view, brief));
     }
     outputs::push_outputs(&mut text, view);
     push_records(&mut text, view);
@@ -350,7 +354,7 @@ fn duration_and_blocker_lines(view: &ExecutionView) -> impl Iterator<Item = Stri
     let current = join_first(&view.current, |step| step.to_string());
     let current = (!view.current.is_empty()).then(|| format!("At {current}."));
     let durations = view.durations.map(|Durations { estimated_ms, took_ms, left_ms }| {
-        let took = duration_text(u64::try_from(took_ms).unwrap_or_default());
+        let took = duration_text(rounded_ms(u64::try_from(took_ms).unwrap_or_default()));
         let (estimated, left) = (duration_text(estimated_ms), duration_text(left_ms));
         format!("Estimated {estimated}; what is done took {took}; estimated of the rest {left}.")
     });
@@ -364,9 +368,21 @@ fn duration_and_blocker_lines(view: &ExecutionView) -> impl Iterator<Item = Stri
     now.into_iter().chain(blockers)
 }
 
-/// The brief (what is done, what may have run, what undo would do) on one line.
-fn brief_line(brief: &Brief) -> String {
-    let named = |steps: &[StepId]| join_first(steps, |step| step.to_string());
+/// A duration for people, in whole seconds from ten seconds on.
+fn rounded_ms(ms: u64) -> u64 {
+    if ms < 10_000 { ms } else { ms - ms % 1_000 }
+}
+
+/// The brief (what is done, what may have run, what undo would do) on one line. What was undone stands on a line of its own.
+fn brief_line(view: &ExecutionView, brief: &Brief) -> String {
+    let undone: Vec<&StepId> = view.undone().map(|step| &step.id).collect();
+    let not_done: Vec<&StepId> = brief.not_done.iter().filter(|step| !undone.contains(step)).collect();
+    let listed = |what: &str, steps: &[&StepId]| {
+        let names = join_first(steps, |step| step.to_string());
+        if steps.is_empty() { String::new() } else { format!("; {what} {names}") }
+    };
+    let rest = listed("not done", &not_done)
+        + &listed("may have run", &brief.may_have_run.iter().collect::<Vec<_>>());
     let undo = join_first(&brief.undo, |one| {
         let how = match (&one.tool, &one.action) {
             (Some(tool), _) => {
@@ -384,12 +400,8 @@ fn brief_line(brief: &Brief) -> String {
     let stays = join_first(&brief.cannot_undo, |one| format!("{} ({})", one.step, one.why));
     let stays =
         if brief.cannot_undo.is_empty() { String::new() } else { format!(" Cannot be undone: {stays}.") };
-    format!(
-        "Brief: done {}; not done {}; may have run {}. Undo would take back, in order: {undo}.{stays}",
-        named(&brief.done),
-        named(&brief.not_done),
-        named(&brief.may_have_run)
-    )
+    let done = join_first(&brief.done, |step| step.to_string());
+    format!("Brief: done {done}{rest}. Undo would take back, in order: {undo}.{stays}")
 }
 
 /// Joins the texts of the first `STEPS_SHOWN_MAX` items, and says how many more there are; the word "nothing"

@@ -86,6 +86,9 @@ impl ArgumentSpec {
         let known = self.properties();
         if let Some(unknown) = given.keys().find(|name| !known.contains_key(*name)) {
             let cure = match nearest(unknown, known.keys().map(String::as_str)) {
+                _ if is_of_a_plan(unknown) && known.contains_key("plan") => {
+                    format!("it belongs to the plan: {tool} {{\"plan\": {{\"name\": …, \"steps\": […]}}}}")
+                }
                 Some(near) => format!("did you mean `{near}`? {tool} takes: {}", self.joined_names()),
                 None => format!("leave it out; {tool} takes: {}", self.joined_names()),
             };
@@ -171,6 +174,11 @@ impl ArgumentSpec {
     fn joined_names(&self) -> String {
         self.properties().keys().map(String::as_str).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Whether a field of this name stands in every plan, so that the plan's fields were given as arguments.
+fn is_of_a_plan(name: &str) -> bool {
+    matches!(name, "name" | "steps" | "policy")
 }
 
 /// The JSON type that a property's schema asks for, in words: `a whole number`, `text or a list`.

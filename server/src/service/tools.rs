@@ -91,6 +91,11 @@ impl ToolCatalog<'_> {
         self.0.tools.pass_on_command_output(receiver);
     }
 
+    /// The environment variables that an MCP server needs and that are not set.
+    pub fn unset_variables_of_server(self, server: &str) -> Vec<String> {
+        self.0.tools.unset_variables_of_server(server)
+    }
+
     pub fn server_names(self) -> Vec<String> {
         self.0.tools.server_names()
     }

@@ -100,6 +100,21 @@ impl ExecutionView {
         self.steps.iter().filter(|step| step.status == StepStatus::Compensated)
     }
 
+    /// `2 of 3 steps done`, and how many of them were skipped.
+    pub fn progress_text(&self) -> String {
+        let ProgressView { done, total } = self.progress;
+        match self.steps.iter().filter(|step| step.status == StepStatus::Skipped).count() {
+            0 => format!("{done} of {total} steps done"),
+            skipped => format!("{done} of {total} steps done, {skipped} of them skipped"),
+        }
+    }
+
+    /// Whether it ended failed after an undo, because some of what was done cannot be undone.
+    pub fn remains_after_undo(&self) -> bool {
+        let remains = self.brief.as_ref().is_some_and(|brief| !brief.cannot_undo.is_empty());
+        self.status == ExecutionStatus::Failed && remains && self.undone().next().is_some()
+    }
+
     /// How the calls of a session stand, such as `3 calls: 2 succeeded, 1 unknown`. `None`: it is no session.
     pub fn call_summary(&self) -> Option<String> {
         self.session.as_ref()?;
@@ -161,6 +176,13 @@ pub struct PlanRefView {
 pub struct ProgressView {
     pub done: usize,
     pub total: usize,
+}
+
+impl ProgressView {
+    /// Whether no step is left.
+    pub fn is_complete(self) -> bool {
+        self.done == self.total
+    }
 }
 
 /// A step of an execution as it is shown.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Tools;
-use crate::config::{COMMAND_SERVER, CommandTool, HTTP_SERVER, HttpTool};
+use crate::config::{COMMAND_SERVER, CommandTool, HTTP_SERVER, HttpTool, McpServer};
 
 impl Tools {
     /// Replaces every known secret in the value, object keys included.
@@ -33,6 +33,12 @@ impl Tools {
     /// `steps[0].arguments.key`, and where the secret comes from. None: there is none.
     pub fn find_secret(&self, value: &Value) -> Option<(String, Arc<str>)> {
         self.secrets.find_secret(value)
+    }
+
+    /// The environment variables that an MCP server needs and that are not set.
+    pub fn unset_variables_of_server(&self, server: &str) -> Vec<String> {
+        let templates = self.config.mcp_servers.get(server).map(McpServer::templates);
+        self.secrets.unset_variables(&templates.unwrap_or_default())
     }
 
     /// The environment variables that a command or HTTP tool, written `server/tool`, needs and that are not

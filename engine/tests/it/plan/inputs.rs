@@ -38,7 +38,10 @@ fn input_errors_never_show_values() {
     );
     assert!(!findings.contains("hunter2"), "{findings}");
     assert_eq!(input_findings(&plan, json!([])), ["inputs: the inputs are not a map"]);
-    assert_eq!(input_findings(&plan, json!({"user": "u"})), ["inputs: \"password\" is a required property"]);
+    assert_eq!(
+        input_findings(&plan, json!({"user": "u"})),
+        ["inputs.password: \"password\" is a required property"]
+    );
 }
 
 #[test]

@@ -14,9 +14,9 @@ Examples:
   actbook list --plan publish-notes --since 2d
   actbook list --category timeout --limit 20 --cursor 7k2m      the page after that one")]
 pub struct ListArgs {
-    /// Only those with this status
-    #[arg(long, value_parser = one_of(ExecutionStatus::ALL.iter().map(|word| word.as_str()), str::parse::<ExecutionStatus>))]
-    pub status: Option<ExecutionStatus>,
+    /// Only those with this status; `stopped`: under way, and no process drives it
+    #[arg(long, value_parser = one_of(ListedStatus::words(), ListedStatus::parse))]
+    pub status: Option<ListedStatus>,
     /// Only those of this plan, by its name or id
     #[arg(long, value_name = "PLAN")]
     pub plan: Option<String>,
@@ -135,6 +135,26 @@ pub struct StatsArgs {
     /// Only of this project: its name in the config, or its folder
     #[arg(long)]
     pub project: Option<String>,
+}
+
+/// A status as `list` shows it.
+#[derive(Clone, Copy, Debug)]
+pub enum ListedStatus {
+    Status(ExecutionStatus),
+    /// Under way, without a process that drives it.
+    Stopped,
+}
+
+impl ListedStatus {
+    const STOPPED: &str = "stopped";
+
+    fn words() -> impl Iterator<Item = &'static str> {
+        ExecutionStatus::ALL.iter().map(|status| status.as_str()).chain([Self::STOPPED])
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == Self::STOPPED { Ok(Self::Stopped) } else { text.parse().map(Self::Status) }
+    }
 }
 
 /// A value that listed executions must not have.

@@ -1,5 +1,6 @@
 //! What to do after a refusal.
 
+use actbook_engine::id::StepId;
 use actbook_engine::policy::StepAnswer;
 use actbook_engine::refusal::{
     AllowedAnswers, ArgumentsProblem, AwaitedReport, ClaimExpiry, ExecutionStage, Refusal, StepSuggestion,
@@ -36,12 +37,7 @@ pub(super) fn cures(refusal: &Refusal) -> Cures {
         Refusal::StaleQuestion => cure("nothing was decided; `show` it: it says what it asks now")
             .agent("nothing was decided; status with its execution_id says what it asks now")
             .api("nothing was decided; GET /api/v1/executions/{id} says what it asks now"),
-        Refusal::NothingToApprove { awaiting } if awaiting.is_empty() => {
-            cure("`show` it: it says what waits")
-                .agent("status with its execution_id says what waits")
-                .api(VIEW_OVER_API)
-        }
-        Refusal::NothingToApprove { awaiting } => cure(format!("name the step: {}", quoted_list(awaiting))),
+        Refusal::NothingToApprove { awaiting } => approvable_steps(awaiting),
         Refusal::NothingToUndo { has_ended: true } => {
             cure("`show` it: the brief names what cannot be undone")
                 .agent("status with its execution_id: the brief names what cannot be undone")
@@ -81,6 +77,19 @@ pub(super) fn cures(refusal: &Refusal) -> Cures {
         Refusal::DecisionTooLarge { .. } => cure("shorten it, and name a file for the rest"),
         Refusal::TaskFieldsTooLarge { .. } => cure("keep what is long in a note"),
     }
+}
+
+/// The cures for an approval without a step, by the steps that wait for one.
+fn approvable_steps(awaiting: &[StepId]) -> Cures {
+    let Some(first) = awaiting.first() else {
+        return cure("`show` it: it says what waits")
+            .agent("status with its execution_id says what waits")
+            .api(VIEW_OVER_API);
+    };
+    let steps = quoted_list(awaiting);
+    cure(format!("name the step, as in `actbook approve ID {first}`: {steps}"))
+        .agent(format!("name the step as `step_id`: {steps}"))
+        .api(format!("name the step: {steps}"))
 }
 
 fn answer_undo_first() -> Cures {

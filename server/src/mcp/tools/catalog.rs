@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use actbook_engine::analysis::nearest;
 use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{AgentTool, RUN_AND_FULL, ToolEffect, ToolProfile};
-use crate::error::Error;
+use crate::error::{AgentError, AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
 use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
 use crate::mcp::request::AgentRequest;
@@ -32,7 +33,7 @@ const NO_SERVERS: &str = "No tools are configured. Your user names servers in ac
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListToolsInput {
-    /// Words in the name or description
+    /// Words in the name or description; tools that have all of them, else those with the most
     search: Option<String>,
     /// Only this server's
     server: Option<String>,
@@ -57,28 +58,39 @@ impl AgentTool for ListToolsInput {
         if let Some(refused) = endpoint.service().catalog().untrusted_config() {
             return Err(refused);
         }
+        let known = endpoint.service().catalog().server_names();
         let servers = match &self.server {
             Some(server) => vec![endpoint.service().catalog().list_server(server).await],
             None => endpoint.service().catalog().list().await,
         };
+        if let Some(unknown) = servers.iter().find(|server| !known.contains(&server.server)) {
+            return Err(unknown_server_error(unknown, &known));
+        }
         let words: Vec<String> =
             self.search.iter().flat_map(|search| search.split_whitespace()).map(str::to_lowercase).collect();
-        let found: Vec<&ToolInfo> = servers
-            .iter()
-            .flat_map(|server| &server.tools)
-            .filter(|tool| matches_all_words(tool, &words))
-            .take(LISTED_MAX)
-            .collect();
+        let all = || servers.iter().flat_map(|server| &server.tools);
+        let matched = all().map(|tool| count_words(tool, &words)).max().unwrap_or(0);
+        let is_found =
+            |tool: &&ToolInfo| (matched > 0 || words.is_empty()) && count_words(tool, &words) == matched;
+        let found: Vec<&ToolInfo> = all().filter(is_found).take(LISTED_MAX).collect();
         let with_schemas = found.len() <= SCHEMAS_MAX;
         let tools: Vec<Value> = found.iter().map(|tool| tool_json(tool, with_schemas)).collect();
         let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
-        let has_tools = servers.iter().any(|server| !server.tools.is_empty());
-        let none_matches = if has_tools || self.server.is_some() {
-            "No tool matches. list_tools with fewer words, or none, shows more."
-        } else {
-            NO_SERVERS
+        let near = words.iter().find_map(|word| {
+            nearest(word, all().filter_map(|tool| tool.name.split_once('/')).map(|(_, tool)| tool))
+        });
+        let note = match near {
+            Some(near) if found.is_empty() => format!("No tool matches. Did you mean {}?", quote::name(near)),
+            Some(_) | None if found.is_empty() && (self.server.is_some() || all().next().is_some()) => {
+                "No tool matches. list_tools with other words, or none, shows more.".to_owned()
+            }
+            Some(_) | None if found.is_empty() => NO_SERVERS.to_owned(),
+            Some(_) | None if matched < words.len() => {
+                format!("No tool has all of these words; these have {matched} of them:")
+            }
+            Some(_) | None => String::new(),
         };
-        let text = tools_text(&found, &unreachable, with_schemas, none_matches);
+        let text = tools_text(&note, &found, &unreachable, with_schemas);
         let unreachable: Vec<Value> = unreachable
             .iter()
             .map(|server| json!({ "server": server.server, "error": server.error }))
@@ -87,10 +99,19 @@ impl AgentTool for ListToolsInput {
     }
 }
 
-/// Whether all words, given in lower case, occur in the tool's name or description.
-fn matches_all_words(tool: &ToolInfo, words: &[String]) -> bool {
+/// How many of the words, given in lower case, occur in the tool's name or description.
+fn count_words(tool: &ToolInfo, words: &[String]) -> usize {
     let text = format!("{} {}", tool.name, tool.description.as_deref().unwrap_or_default()).to_lowercase();
-    words.iter().all(|word| text.contains(word))
+    words.iter().filter(|word| text.contains(*word)).count()
+}
+
+/// The error for a server that the config does not name, or that is disabled there.
+fn unknown_server_error(unknown: &ServerTools, known: &[String]) -> Error {
+    let near = nearest(&unknown.server, known.iter().map(String::as_str));
+    let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+    let message = unknown.error.clone().unwrap_or_default();
+    let cure = format!("{near}there are: {}", known.join(", "));
+    AgentError::new(AgentErrorCode::InvalidArgument, message, cure).with_path("server").into()
 }
 
 /// The tool as JSON; without its schema only the name and a shortened description.
@@ -104,15 +125,12 @@ fn tool_json(info: &ToolInfo, with_schema: bool) -> Value {
     shown
 }
 
-/// The text of the answer; `none_matches` is the line if there is no tool. `unreachable`: servers with their
-/// errors.
-fn tools_text(
-    tools: &[&ToolInfo],
-    unreachable: &[&ServerTools],
-    with_schemas: bool,
-    none_matches: &str,
-) -> String {
+/// The text of the answer, with this note first unless it is empty. `unreachable`: servers with their errors.
+fn tools_text(note: &str, tools: &[&ToolInfo], unreachable: &[&ServerTools], with_schemas: bool) -> String {
     let mut text = AnswerText::default();
+    if !note.is_empty() {
+        text.push_line(note);
+    }
     let whole = tools.len() <= WHOLE_MAX;
     for info in tools {
         let chars_max = if whole { WHOLE_CHARS_MAX } else { ABOUT_CHARS_MAX };
@@ -122,9 +140,6 @@ fn tools_text(
         let output = info.output_schema.as_ref().filter(|_| whole);
         let output = output.map(|output| format!(" output {output}")).unwrap_or_default();
         text.push_item(format!("{}{approval}: {about}{schema}{output}", info.name));
-    }
-    if tools.is_empty() {
-        text.push_line(none_matches);
     }
     for server in unreachable {
         let error = quote::quoted(server.error.as_deref().unwrap_or_default(), ERROR_CHARS_MAX);

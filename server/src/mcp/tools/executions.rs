@@ -10,7 +10,7 @@ use actbook_engine::refusal::Refusal;
 use rmcp::model::{CallToolResponse, JsonObject};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::plans::PlanDocument;
@@ -41,7 +41,7 @@ pub struct ExecutePlanInput {
     /// Instead of plan_id: the document; it is saved first
     plan: Option<PlanDocument>,
     /// What the plan's `inputs` schema asks for
-    inputs: Option<Map<String, Value>>,
+    inputs: Option<PlanDocument>,
     /// Seconds to wait for its end or first question; default 0: answers at once while it runs on
     wait_s: Option<f64>,
     /// Same key + same request, from a client of your name = same execution
@@ -186,7 +186,7 @@ async fn start_execution(
         return Ok((started.id.to_string(), None));
     }
     let (reference, plan, check) = resolve_plan(endpoint, request, &input).await?;
-    let inputs = input.inputs.map(Value::Object);
+    let inputs = input.inputs.map(|inputs| inputs.into_object("inputs")).transpose()?.map(Value::Object);
     let started =
         endpoint.service().executions().start(&request.caller, reference, plan, inputs, true).await?;
     let id = started.id.to_string();
@@ -293,6 +293,9 @@ async fn agenda_answer(endpoint: &McpEndpoint, request: &AgentRequest) -> Result
         next.push(Suggestion::advice("nothing waits; status with an execution_id tells more of one"));
     }
     let mut text = agenda_text(endpoint.profile(), &agenda);
+    if let Some(withheld) = endpoint.service().catalog().untrusted_config() {
+        text.push_line(format!("Tools: none, because {withheld}; {}", withheld.cures().agent));
+    }
     if blocked > 0 {
         text.push_line(format!(
             "{blocked} more blocked executions have no Next line here; status with an execution_id gives it."
@@ -347,7 +350,7 @@ fn push_agenda_item(text: &mut AnswerText, item: &AgendaItem) {
         row.status, row.id, row.started_at
     ));
     let Some(view) = &item.view else { return };
-    text.push_line(format!("  {} of {} steps done", view.progress.done, view.progress.total));
+    text.push_line(format!("  {}", view.progress_text()));
     for waiting in view.waiting.iter().take(WAITING_SHOWN_MAX) {
         text.push_line(format!("  waits: {}", answer::truncate_chars(&waiting.question, QUESTION_CHARS_MAX)));
     }
@@ -359,6 +362,10 @@ fn push_agenda_item(text: &mut AnswerText, item: &AgendaItem) {
     }
     if let Some(record) = view.records.last() {
         text.push_line(format!("  {}", answer::record_line(record)));
+    }
+    let remaining = view.brief.as_ref().map_or(0, |brief| brief.undo.len());
+    if remaining > 0 && matches!(row.status, ExecutionStatus::Failed | ExecutionStatus::Cancelled) {
+        text.push_line(format!("  what it did remains: an undo would take back {remaining} of its calls"));
     }
     let all = json!({ "execution_id": row.id });
     text.push_line(format!("  outputs and brief: status {all}; decisions and history: query_ledger {all}"));

@@ -51,11 +51,13 @@ pub struct QueryLedgerInput {
     limit: Option<u64>,
     /// From the answer before
     cursor: Option<u64>,
+    /// Entries newest first
+    newest: Option<bool>,
 }
 
 impl AgentTool for QueryLedgerInput {
     const NAME: &str = "query_ledger";
-    const DESCRIPTION: &str = "The journal's entries, oldest first; or, with nothing but status, plan_id, task and times, executions, newest first.";
+    const DESCRIPTION: &str = "The journal's entries, oldest first (or newest); or, with nothing but status, plan_id, task and times, executions, newest first.";
     const EFFECT: ToolEffect = ToolEffect::ReadOnly;
     const PROFILES: &[ToolProfile] = ALL_PROFILES;
     type Answer = AgentAnswer;
@@ -76,7 +78,7 @@ impl AgentTool for QueryLedgerInput {
         let entry_filters = [&self.execution_id, &self.kind, &self.actor, &self.category, &self.search];
         let execution_filters = [&self.status, &self.plan_id, &self.task];
         let any_given = |filters: &[&Option<String>]| filters.iter().any(|filter| filter.is_some());
-        if any_given(&execution_filters) && !any_given(&entry_filters) {
+        if any_given(&execution_filters) && !any_given(&entry_filters) && self.newest.is_none() {
             list_executions(endpoint, self, limit).await
         } else {
             list_entries(endpoint, self, limit).await
@@ -84,7 +86,7 @@ impl AgentTool for QueryLedgerInput {
     }
 }
 
-/// One page of journal entries, oldest first.
+/// One page of journal entries, oldest first, or newest first.
 async fn list_entries(
     endpoint: &McpEndpoint,
     input: QueryLedgerInput,
@@ -101,11 +103,15 @@ async fn list_entries(
         since: parse_time_argument("since", input.since)?,
         until: parse_time_argument("until", input.until)?,
         words: search_words(input.search),
-        after: input.cursor.unwrap_or(0),
+        after: input.cursor.filter(|_| input.newest != Some(true)).unwrap_or(0),
         payloads: false,
     };
     let hint = filter.actor.as_ref().map_or("", |_| ACTOR_HINT);
-    let mut entries = endpoint.service().journal().list(&filter, limit).await?;
+    let journal = endpoint.service().journal();
+    let mut entries = match input.newest {
+        Some(true) => journal.list_newest(&filter, input.cursor, limit).await?,
+        Some(false) | None => journal.list(&filter, limit).await?,
+    };
     let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);
     let lines: Vec<String> = entries.iter().map(entry_line).collect();
     entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip_value);

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::plans::PlanDocument;
 use super::{ALL_PROFILES, AgentTool, CallVariant, FULL_ONLY, ToolEffect, ToolProfile};
 use crate::error::{AgentErrorCode, Error};
 use crate::mcp::McpEndpoint;
@@ -51,7 +52,7 @@ pub struct TemplateInput {
     action: TemplateAction,
     name: Option<String>,
     /// For use; they become defaults
-    inputs: Option<Map<String, Value>>,
+    inputs: Option<PlanDocument>,
     /// For use: the plan's name
     r#as: Option<String>,
     /// For use
@@ -156,7 +157,8 @@ impl AgentTool for TemplateInput {
             }
             TemplateAction::Use => {
                 let template = name().to_owned();
-                let (inputs, offline) = (self.inputs.unwrap_or_default(), false);
+                let inputs = self.inputs.map(|inputs| inputs.into_object("inputs")).transpose()?;
+                let (inputs, offline) = (inputs.unwrap_or_default(), false);
                 let used = TemplateUse { name: self.r#as, task: self.task, inputs, offline };
                 let saved = service.templates().instantiate(&request.caller, &template, used).await?;
                 Ok(super::plans::plan_saved_answer(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use actbook_engine::analysis::PlanCheck;
+use actbook_engine::plan::read_document;
 use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,7 +24,7 @@ const NAME_CHARS_MAX: usize = 80;
 /// Most items that each list of a check keeps, and most steps of a wave.
 const LISTED_MAX: usize = 20;
 
-/// A plan's document: an object, or its YAML or JSON text.
+/// A document, such as a plan: an object, or its YAML or JSON text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum PlanDocument {
@@ -55,13 +56,34 @@ impl PlanDocument {
         }
     }
 
-    /// The document as YAML or JSON text.
+    /// The document as YAML or JSON text, without the fence of a code block.
     pub fn text(&self) -> String {
         match self {
             Self::Object(object) => json!(object).to_string(),
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => without_fence(text).to_owned(),
         }
     }
+
+    /// The document as an object; `Err`: its text is none. `argument`: its name.
+    pub fn into_object(self, argument: &str) -> Result<Map<String, Value>, Error> {
+        let text = match self {
+            Self::Object(object) => return Ok(object),
+            Self::Text(text) => text,
+        };
+        let (message, cure) = match read_document(without_fence(&text)) {
+            Ok(Value::Object(object)) => return Ok(object),
+            Ok(_) => ("it is no object".to_owned(), format!("write {{\"{argument}\": {{…}}}}")),
+            Err(finding) => (finding.message, finding.cure),
+        };
+        let message = format!("`{argument}`: {message}");
+        Err(AgentError::new(AgentErrorCode::InvalidArgument, message, cure).with_path(argument).into())
+    }
+}
+
+/// The text inside the fence of a Markdown code block, as models write documents; the text itself if it has none.
+fn without_fence(text: &str) -> &str {
+    let inner = text.trim().strip_prefix("```").and_then(|text| text.strip_suffix("```"));
+    inner.and_then(|inner| inner.split_once('\n')).map_or(text, |(_, inner)| inner)
 }
 
 // Arguments of `save_plan`.

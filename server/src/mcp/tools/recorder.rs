@@ -8,7 +8,7 @@ use actbook_engine::plan::Plan;
 use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::ledger::{executions_answer, page_limit, parse_time_argument, parse_word, search_words};
 use super::plans::{PlanDocument, both_given_error, plan_saved_answer};
@@ -42,7 +42,7 @@ pub struct RecordExecutionStartInput {
     plan_id: Option<String>,
     /// Instead of plan_id: the document; it is saved first
     plan: Option<PlanDocument>,
-    inputs: Option<Map<String, Value>>,
+    inputs: Option<PlanDocument>,
     /// Same key + same request, from a client of your name = same execution
     #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
@@ -126,7 +126,8 @@ impl AgentTool for RecordExecutionStartInput {
             None => {
                 let (reference, plan) = resolve_plan(endpoint, request, &self).await?;
                 service.plans().check_recordable(&plan)?;
-                let inputs = self.inputs.map(Value::Object);
+                let inputs =
+                    self.inputs.map(|inputs| inputs.into_object("inputs")).transpose()?.map(Value::Object);
                 let started =
                     service.executions().start(&request.caller, reference, plan, inputs, true).await?;
                 if started.fresh {

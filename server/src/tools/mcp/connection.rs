@@ -91,7 +91,8 @@ struct ChildServer {
     call_writer: CallWriter,
 }
 
-/// Starts a server and performs the handshake, within `limit` for each start.
+/// Starts a server and performs the handshake, within `limit` for each start; after a start that took all of it, within
+/// `SLOW_START`.
 ///
 /// A server with an older protocol version may exit on the newer handshake's first request; it is started a
 /// second time with the older handshake. So is one that answered that request only after rmcp had stopped
@@ -105,7 +106,7 @@ pub async fn start_child(
 ) -> Result<Arc<McpConnection>, ConnectError> {
     let context = (&secrets, &events);
     let started = match start_child_with(&name, &mut command, context, limit, auto_lifecycle()).await {
-        Err(HandshakeFailure { retry_legacy: true, .. }) => {
+        Err(HandshakeFailure { retry_legacy: Some(limit), .. }) => {
             start_child_with(&name, &mut command, context, limit, ClientLifecycleMode::Initialize).await
         }
         started => started,
@@ -122,7 +123,7 @@ pub async fn connect_http(
     events: ServerEvents,
 ) -> Result<Arc<McpConnection>, ConnectError> {
     let reached = match connect_http_with(&name, &client, limit, &events, auto_lifecycle()).await {
-        Err(HandshakeFailure { retry_legacy: true, .. }) => {
+        Err(HandshakeFailure { retry_legacy: Some(limit), .. }) => {
             connect_http_with(&name, &client, limit, &events, ClientLifecycleMode::Initialize).await
         }
         reached => reached,
@@ -133,8 +134,8 @@ pub async fn connect_http(
 /// A failed start or handshake.
 struct HandshakeFailure {
     error: ConnectError,
-    /// Whether the server may understand only the older handshake.
-    retry_legacy: bool,
+    /// How long a second attempt with the older handshake may take. `None`: the server does not need it.
+    retry_legacy: Option<Duration>,
 }
 
 /// Starts a server and performs the handshake in the given lifecycle mode.
@@ -150,7 +151,7 @@ async fn start_child_with(
         let why = format!("the server `{name}` cannot be started: {program}: {error}");
         HandshakeFailure {
             error: ConnectError { category: ErrorCategory::Unavailable, why },
-            retry_legacy: false,
+            retry_legacy: None,
         }
     })?;
     let (stderr_tail, fault) = (StderrTail::default(), ConnectionFault::new(group.killer()));
@@ -162,7 +163,7 @@ async fn start_child_with(
     let transport = StdioTransport::new(replier, (pipes.stdin, pipes.stdout), fault.clone(), changes.clone());
     let call_writer = transport.call_writer();
     let handshake = client_handler(name, events, questions).serve_with_lifecycle(transport, lifecycle);
-    let mut late = false;
+    let (mut late, mut timed_out) = (false, false);
     let failed = match await_handshake(limit, name, handshake).await {
         Some(Ok(service)) => {
             call_writer.mark_handshake_done();
@@ -173,7 +174,10 @@ async fn start_child_with(
             late = is_late_response(&error);
             handshake_error_text(&error)
         }
-        None => handshake_timeout_text(limit, name),
+        None => {
+            timed_out = true;
+            handshake_timeout_text(limit, name)
+        }
     };
     // This closes the last handle of its input, so the server may exit by itself.
     drop(call_writer);
@@ -184,7 +188,9 @@ async fn start_child_with(
     };
     // An aborted server has not exited by itself and would be aborted again.
     let aborted = fault.reason().map(str::to_owned);
-    let retry_legacy = aborted.is_none() && (late || exited.is_some());
+    // A server that answered nothing for so long hardly answers the older handshake: its second chance is short.
+    let again = if timed_out { SLOW_START.min(limit) } else { limit };
+    let retry_legacy = (aborted.is_none() && (late || exited.is_some())).then_some(again);
     let how = aborted.or(exited).unwrap_or(failed);
     let why = with_detail(format!("the server `{name}` did not start: it {how}"), &stderr);
     Err(HandshakeFailure { error: ConnectError { category: ErrorCategory::Unavailable, why }, retry_legacy })
@@ -249,6 +255,7 @@ async fn connect_http_with(
         None => (ErrorCategory::Timeout, format!("it {}", handshake_timeout_text(limit, name)), false),
     };
     let why = format!("the server `{name}` cannot be reached: {how}");
+    let retry_legacy = retry_legacy.then_some(limit);
     Err(HandshakeFailure { error: ConnectError { category, why }, retry_legacy })
 }
 

@@ -55,6 +55,8 @@ steps:
     let run = sandbox.start(&["run", "busy.yaml"]);
     journal.wait_for("approval_asked", Some("gated"));
     let id = sandbox.newest();
+    let nameless = sandbox.run(&["approve", &id]).stderr;
+    assert!(nameless.contains("as in `actbook approve ID gated`"), "{nameless}");
     let answered = sandbox.expect(0, &["approve", &id, "gated"]);
     assert!(answered.contains("continues it"), "{answered}");
     journal.wait_for("step_failed", Some("flaky"));
@@ -71,7 +73,7 @@ steps:
 #[test]
 fn record_without_a_driver_names_the_resume_command() {
     let sandbox = Sandbox::new();
-    sandbox.write("a.yaml", "name: a\nsteps: [{ id: work, action: Water the plants }]");
+    sandbox.write("a.yaml", "name: a\nsteps: [{ id: work, action: Water the plants }, { id: say, tool: files/echo, read_only: true }]");
     sandbox.expect(3, &["run", "a.yaml"]);
     let id = sandbox.newest();
     let refused = sandbox.run(&["record", &id, "wrk", "succeeded"]);
@@ -164,7 +166,10 @@ fn detached_run_continues_after_the_starting_command_exits() {
     sandbox.write("d.yaml", "name: d\nsteps: [{ id: a, tool: command/hold }, { id: b, tool: files/echo }]");
     let journal = sandbox.follow_journal();
     let output = sandbox.expect(0, &["run", "d.yaml", "--detach"]);
-    assert!(output.contains("drives it") && output.contains("actbook watch"), "{output}");
+    assert!(
+        output.contains("drives it, to its end or its first question") && output.contains("actbook watch"),
+        "{output}"
+    );
     journal.wait_for("attempt_started", Some("a"));
     let id = sandbox.newest();
     let mut watcher = sandbox.start(&["resume", &id]);

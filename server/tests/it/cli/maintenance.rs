@@ -12,7 +12,7 @@ fn run_one_step_plan(sandbox: &Sandbox) -> String {
 fn changed_export_fails_verification() {
     let sandbox = Sandbox::new();
     let id = run_one_step_plan(&sandbox);
-    sandbox.expect(0, &["export", &id, "--output", "run.jsonl"]);
+    sandbox.expect(0, &["export", &id, "run.jsonl"]);
     let exported = sandbox.expect(0, &["export", &id]);
     assert_eq!(exported, std::fs::read_to_string(sandbox.path("run.jsonl")).unwrap());
     assert!(sandbox.expect(0, &["verify", "run.jsonl"]).contains("is whole"));
@@ -158,6 +158,12 @@ fn doctor_reports_a_server_that_does_not_start() {
     let lines = sandbox.json(&["doctor"]);
     let server = lines.as_array().unwrap().iter().find(|line| line["what"] == "server").unwrap();
     assert_eq!(server["ok"], false);
+    sandbox.write(
+        "actbook.yaml",
+        r#"{"mcpServers": {"unset": {"command": "sh", "args": ["${env:NOT_SET_ANYWHERE}"]}}}"#,
+    );
+    let unset = sandbox.run(&["doctor"]).stdout;
+    assert!(unset.contains("set NOT_SET_ANYWHERE where actbook runs"), "{unset}");
 }
 
 #[test]

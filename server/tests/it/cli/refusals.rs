@@ -256,6 +256,7 @@ fn misspelt_input_is_named_and_a_refused_plan_points_to_its_check() {
         &["run", "v.yaml", "--input", "versio=1.2"],
         "did you mean `version`? Give --input version=…",
     );
+    assert_refused(&sandbox, &["run", "v.yaml"], "give it as --input version=…");
     assert!(sandbox.expect(0, &["plan", "save", "v.yaml"]).contains("actbook run v --input version=…"));
     sandbox.write(
         "bad.yaml",

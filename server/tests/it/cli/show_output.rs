@@ -115,6 +115,7 @@ fn execution_without_a_driver_is_shown_as_stopped() {
     let id = sandbox.newest();
     assert!(!sandbox.expect(0, &["list"]).contains("stopped"), "an execution with a driver is not stopped");
     assert_eq!(sandbox.json(&["list"])[0].get("stopped"), None);
+    assert_eq!(sandbox.json(&["list", "--status", "stopped"]), json!([]));
     run.kill().unwrap();
     run.wait().unwrap();
     let listed = sandbox.expect(0, &["list"]);
@@ -124,6 +125,7 @@ fn execution_without_a_driver_is_shown_as_stopped() {
     let shown = sandbox.expect(0, &["show", &id]);
     assert!(shown.contains("stopped: no process drives it") && shown.contains(&resume), "{shown}");
     assert_eq!(sandbox.json(&["list"])[0]["stopped"], true);
+    assert_eq!(sandbox.json(&["list", "--status", "stopped"])[0]["id"], id);
     assert_eq!(sandbox.json(&["show", &id])["stopped"], true);
     sandbox.release();
 }

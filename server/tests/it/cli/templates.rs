@@ -316,10 +316,11 @@ fn research_template_runs_from_first_question_to_end() {
         sandbox.expect(0, &["context", "delete", "archive", "--execution", &id]);
         sandbox.expect(3, &["resume", &id]);
         assert!(sandbox.json(&["show", &id]).get("blockers").is_none(), "a deleted blocker is not shown");
-        for (step, code) in [("sources", 3), ("weigh", 3), ("report", 3), ("review", 0)] {
+        for step in ["sources", "weigh", "report"] {
             report(step, &["succeeded"]);
-            sandbox.expect(code, &["resume", &id]);
+            sandbox.expect(3, &["resume", &id]);
         }
+        report("review", &["succeeded"]);
         let story = sandbox.json(&["task", "show", "TASK-9"]);
         assert_eq!(statuses(&story["subtasks"]), ["done"; 5]);
         assert_eq!(sandbox.json(&["show", &id])["status"], "succeeded");

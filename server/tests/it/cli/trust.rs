@@ -328,6 +328,12 @@ fn mcp_starts_without_the_servers_of_an_untrusted_config() {
             answer.text
         );
     }
+    let status = agent.call("status", json!({}));
+    assert!(
+        status.text.contains("Tools: none") && status.text.contains("reconnecting it in the client"),
+        "{}",
+        status.text
+    );
     let checked = agent.call("save_plan", json!({ "plan": PLAN, "dry_run": true }));
     assert!(checked.text.contains("actbook trust"), "{}", checked.text);
     let agents_own = "name: own\nsteps: [{ id: a, action: Think }]";

@@ -69,8 +69,35 @@ fn invalid_arguments_are_refused_with_path_and_suggestion() {
     assert!(nobody["message"].as_str().unwrap().starts_with("Unknown tool: nope. There are:"), "{nobody}");
     let strange = agent.request("tools/call", json!({ "name": "statu", "arguments": {} })).unwrap_err();
     assert!(strange["message"].as_str().unwrap().contains("did you mean `status`?"), "{strange}");
+    let bare = agent.call_refused("save_plan", json!({ "name": "p", "steps": [] }));
+    assert!(bare.text.contains("it belongs to the plan: save_plan {\"plan\": {"), "{}", bare.text);
+    let server = agent.call_refused("list_tools", json!({ "server": "file" }));
+    assert!(server.text.contains("did you mean `files`? there are: "), "{}", server.text);
     // An optional argument may be null.
     agent.call_ok("status", json!({ "execution_id": null }));
+}
+
+#[test]
+fn documents_are_taken_as_text_and_search_finds_what_has_most_of_the_words() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let inputs = "inputs: { type: object, properties: { path: { type: string } }, required: [path] }";
+    let step = "{ id: a, tool: files/write_file, arguments: { path: \"${inputs.path}\", content: x } }";
+    let fenced = format!("```yaml\nname: fenced\n{inputs}\nsteps: [{step}]\n```");
+    let ran = json!({ "plan": fenced, "inputs": "{\"path\": \"a.txt\"}", "wait_s": 30 });
+    assert_eq!(agent.call_ok("execute_plan", ran).content["status"], "succeeded");
+    let without = agent.call_refused("execute_plan", json!({ "plan_id": "fenced" }));
+    assert!(without.text.contains("give it under `inputs`"), "{}", without.text);
+    let text = agent.call_refused("execute_plan", json!({ "plan_id": "fenced", "inputs": "[1" }));
+    assert_eq!(text.content["error"]["path"], "inputs", "{}", text.text);
+    let found = agent.call_ok("list_tools", json!({ "search": "write entities file" }));
+    assert!(
+        found.text.contains("these have 2 of them") && found.text.contains("files/write_file"),
+        "{}",
+        found.text
+    );
+    let near = agent.call_ok("list_tools", json!({ "search": "writefiel" }));
+    assert!(near.text.contains("Did you mean"), "{}", near.text);
 }
 
 /// An agent has no command line, so its refusals suggest calls.

@@ -44,7 +44,7 @@ fn agent_following_only_texts_saves_runs_and_undoes_a_plan() {
     let blocked = agent.make_call((tool, arguments));
     assert_eq!(blocked.content["status"], "blocked");
     assert!(blocked.text.contains("Step `third` is failed: tool_error after 1 attempt"), "{}", blocked.text);
-    assert!(blocked.text.contains("Brief: done first, second"), "{}", blocked.text);
+    assert!(blocked.text.contains("Brief: done first, second; not done third. Undo"), "{}", blocked.text);
     assert!(blocked.text_after("Guarantee: ").contains("one step at a time"));
 
     // The agent gives up and undoes everything.

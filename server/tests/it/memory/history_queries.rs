@@ -71,6 +71,9 @@ fn agent_queries_history_by_every_filter() {
         let first = agent.call_ok("query_ledger", json!({ "kind": "attempt_started", "limit": 3 })).await.0;
         let rest = json!({ "kind": "attempt_started", "limit": 200, "cursor": first["cursor"] });
         assert_eq!(kinds(rest).await.len(), 4, "the cursor continues after the page");
+        let newest = kinds(json!({ "kind": "attempt_started", "limit": 1, "newest": true })).await;
+        let oldest = kinds(json!({ "kind": "attempt_started", "limit": 1 })).await;
+        assert!(newest[0].1["position"].as_u64() > oldest[0].1["position"].as_u64(), "{newest:?} {oldest:?}");
         let attempts = kinds(json!({ "kind": "attempt", "limit": 200 })).await;
         for kind in ["attempt_started.2", "attempt_ended.1"] {
             assert!(attempts.iter().any(|(found, _)| found == kind), "a prefix finds {kind}");

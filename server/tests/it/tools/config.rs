@@ -109,7 +109,7 @@ fn invalid_config_is_refused_with_its_path() {
         ),
         (
             "servers: { command: { tools: { t: { timeout: 10 } } } }",
-            "`servers.command.tools.t.timeout`: must be text, not a number",
+            "`servers.command.tools.t.timeout`: `10` is not a duration; write 10s",
         ),
         (
             "servers: { command: { tools: { t: { timeout: 10x } } } }",
