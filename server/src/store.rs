@@ -29,6 +29,7 @@ pub mod projection;
 pub mod projection_cursor;
 pub mod requests;
 mod select;
+pub mod starts;
 pub mod stream_rows;
 pub mod tasks;
 pub mod tokenizer;

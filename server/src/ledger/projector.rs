@@ -9,10 +9,12 @@ mod streams;
 mod writes;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use actbook_engine::id::{StreamId, TenantId};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
 
 use super::Error;
 use super::fold::PlanCache;
@@ -20,7 +22,7 @@ use super::journal_index::tolerate_race;
 use crate::notify::Notifier;
 use crate::store::counts::HourlyCounts;
 use crate::store::projection_cursor::{self, ProjectionCursor};
-use crate::store::{Db, journal, run_blocking};
+use crate::store::{Db, journal, run_blocking, starts};
 use streams::StreamCache;
 
 /// Entries of one transaction at most.
@@ -30,8 +32,12 @@ const READER_ENTRIES_MAX: u64 = 2_000;
 /// While others append, the follower rests this many times as long as a round took, so that it takes at most a
 /// few percent of the write lock and of a processor.
 const REST_FACTOR: u32 = 40;
+/// The same while readers are told that the projection is behind.
+const REST_FACTOR_OF_READERS: u32 = 10;
 /// The longest rest of the follower: that of the longest round, so that under load too it takes no larger share.
 const REST_MAX: Duration = Duration::from_secs(20);
+/// The follower ends its rest if nothing was appended for this long: then it is in nobody's way.
+const QUIET_TIME: Duration = Duration::from_millis(250);
 /// The follower waits this long after an append for more entries, to write them in one transaction.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 /// The follower waits this long after an error.
@@ -46,12 +52,15 @@ pub struct Projector {
     /// Held during a round.
     cache: Arc<Mutex<StreamCache>>,
     /// Some task of this process follows the journal.
-    is_followed: Arc<std::sync::atomic::AtomicBool>,
+    is_followed: Arc<AtomicBool>,
+    /// Since the follower rested last, a reader was told that the projection is behind.
+    is_awaited: Arc<AtomicBool>,
 }
 
 impl Projector {
     pub fn new(db: Db, tenant: TenantId, plans: PlanCache) -> Self {
-        Self { db, tenant, plans, cache: Arc::default(), is_followed: Arc::default() }
+        let (is_followed, is_awaited) = Default::default();
+        Self { db, tenant, plans, cache: Arc::default(), is_followed, is_awaited }
     }
 
     /// Brings the projection up to the head as it is at the time of the call, for a reader. In a process that
@@ -59,8 +68,8 @@ impl Projector {
     pub async fn catch_up(&self) -> Result<u64, Error> {
         let head = self.head().await?;
         let behind = head.saturating_sub(self.position().await?);
-        let is_followed = self.is_followed.load(std::sync::atomic::Ordering::Relaxed);
-        if is_followed && behind > READER_ENTRIES_MAX {
+        if self.is_followed.load(Ordering::Relaxed) && behind > READER_ENTRIES_MAX {
+            self.is_awaited.store(true, Ordering::Relaxed);
             return Ok(behind);
         }
         self.catch_up_to(head, |_| {}).await?;
@@ -90,7 +99,7 @@ impl Projector {
         let mut grown = notifier.subscribe();
         loop {
             grown.mark_unchanged();
-            self.follow_to_head().await?;
+            self.follow_to_head(&grown).await?;
             if grown.changed().await.is_err() {
                 return Err(Error::Closed);
             }
@@ -99,8 +108,8 @@ impl Projector {
     }
 
     /// Projects entries in rounds until none remain. If the journal has grown since the round before, rests
-    /// between rounds (`REST_FACTOR`), so that those who append get the write lock.
-    async fn follow_to_head(&self) -> Result<(), Error> {
+    /// between rounds (see `rest`), so that those who append get the write lock. `grown` tells of appends.
+    async fn follow_to_head(&self, grown: &watch::Receiver<u64>) -> Result<(), Error> {
         let mut last_head = self.head().await?;
         let mut tries = 0;
         loop {
@@ -113,7 +122,7 @@ impl Projector {
                 Err(error) => tolerate_race(Err(error), &mut tries)?,
             }
             if head > last_head {
-                tokio::time::sleep((started.elapsed() * REST_FACTOR).min(REST_MAX)).await;
+                rest(started.elapsed(), grown, &self.is_awaited).await;
             }
             last_head = head;
         }
@@ -152,6 +161,8 @@ impl Projector {
         .await?;
         let mut statements =
             Vec::from(projection_cursor::advance(tenant, ProjectionCursor::Executions, from, to));
+        let starts = projection_cursor::position(tenant, ProjectionCursor::Starts).first(&self.db).await?;
+        statements.extend(starts::add(tenant, starts.unwrap_or(0), to));
         statements.extend(rows);
         self.db.transact_relaxed(statements).await?;
         Ok(head - to)
@@ -185,18 +196,64 @@ impl Projector {
     }
 }
 
+/// Rests after a round that took so long: until its share of the time is small, or nobody appends any more.
+async fn rest(took: Duration, grown: &watch::Receiver<u64>, is_awaited: &AtomicBool) {
+    let began = Instant::now();
+    loop {
+        let whole = rest_after(took, is_awaited.load(Ordering::Relaxed));
+        let left = whole.saturating_sub(began.elapsed());
+        let head = *grown.borrow();
+        tokio::time::sleep(left.min(QUIET_TIME)).await;
+        if left <= QUIET_TIME || *grown.borrow() == head {
+            is_awaited.store(false, Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+/// How long the rest after a round is.
+fn rest_after(took: Duration, is_awaited: bool) -> Duration {
+    (took * if is_awaited { REST_FACTOR_OF_READERS } else { REST_FACTOR }).min(REST_MAX)
+}
+
 /// Marks the process as one that follows the journal, until dropped.
-struct FollowGuard<'a>(&'a std::sync::atomic::AtomicBool);
+struct FollowGuard<'a>(&'a AtomicBool);
 
 impl<'a> FollowGuard<'a> {
-    fn new(is_followed: &'a std::sync::atomic::AtomicBool) -> Self {
-        is_followed.store(true, std::sync::atomic::Ordering::Relaxed);
+    fn new(is_followed: &'a AtomicBool) -> Self {
+        is_followed.store(true, Ordering::Relaxed);
         Self(is_followed)
     }
 }
 
 impl Drop for FollowGuard<'_> {
     fn drop(&mut self) {
-        self.0.store(false, std::sync::atomic::Ordering::Relaxed);
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follower_rests_until_nobody_appends() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (_head, grown) = watch::channel(7);
+            let is_awaited = AtomicBool::new(true);
+            let began = Instant::now();
+            rest(Duration::from_secs(1), &grown, &is_awaited).await;
+            assert!(began.elapsed() < REST_MAX / 4, "nothing was appended meanwhile");
+            assert!(!is_awaited.load(Ordering::Relaxed), "the next rest is long again");
+        });
+    }
+
+    #[test]
+    fn rest_is_shorter_for_a_reader_and_never_longer_than_its_limit() {
+        let rest = |took_ms, is_awaited| rest_after(Duration::from_millis(took_ms), is_awaited);
+        assert_eq!(rest(100, false), Duration::from_secs(4));
+        assert_eq!(rest(100, true), Duration::from_secs(1));
+        assert_eq!(rest(5_000, false), REST_MAX);
     }
 }

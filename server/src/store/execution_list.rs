@@ -3,7 +3,8 @@
 //!
 //!   filter ─► groups (any of these sources) ─► stretch by stretch: ∩ groups ∖ excluded ─► rows ─► page
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use actbook_engine::id::TenantId;
 use actbook_engine::policy::ExecutionStatus;
@@ -14,10 +15,12 @@ use super::facets::{self, Facet, FacetName};
 use super::id_set::{IdSet, first_id, stretch_of};
 use super::id_source::IdSource;
 use super::projection_cursor::{self, ProjectionCursor};
-use super::{Db, Error, counts, plans};
+use super::{Db, Error, plans, starts};
 
 /// Rows that are read at a time while most of them do not pass.
 const SCAN_ROWS: u64 = 200;
+/// Stretches that are read at a time, in one round trip, while no page is filled by fewer.
+const WINDOW_MAX: u64 = 32;
 /// Values that one search word may match in all.
 const WORD_MATCHES_MAX: u64 = 1000;
 
@@ -40,22 +43,28 @@ pub async fn list(
     limit: u64,
 ) -> Result<Vec<ExecutionRow>, Error> {
     let mut lister = Lister { db, tenant, check: RowCheck::new(query), limit, found: Vec::new() };
-    let (from, before) = id_bounds(db, tenant, query.filter).await?;
-    let groups = Groups::resolve(db, tenant, query).await?;
-    if !groups.use_facets() {
+    let filter = query.filter;
+    let before = filter.before.unwrap_or(u64::MAX >> 1);
+    let ranges = starts::id_ranges(db, tenant, (filter.since, filter.until), before).await?;
+    let mut groups = Groups::resolve(db, tenant, query).await?;
+    let tail = if groups.use_facets() {
+        let projected = projection_cursor::position(tenant, ProjectionCursor::Executions).first(db).await?;
+        projected.map_or(0, |position| position + 1)
+    } else {
+        u64::MAX
+    };
+    for (from, before) in ranges {
+        // What the projector has not read yet is known by its rows alone.
+        if lister.check.decides_alone() && tail < u64::MAX {
+            lister.scan(from.max(tail), before).await?;
+        }
+        let before = before.min(tail);
         if groups.included.is_empty() {
             lister.scan(from, before).await?;
         } else {
-            lister.walk(groups, from, before).await?;
+            lister.walk(&mut groups, from, before).await?;
         }
-        return Ok(lister.found);
     }
-    let projected = projection_cursor::position(tenant, ProjectionCursor::Executions).first(db).await?;
-    let tail = projected.map_or(0, |position| position + 1);
-    if lister.check.decides_alone() {
-        lister.scan(from.max(tail), before).await?;
-    }
-    lister.walk(groups, from, before.min(tail)).await?;
     Ok(lister.found)
 }
 
@@ -73,33 +82,9 @@ pub async fn list_newest(
         return Ok(None);
     }
     let before = query.filter.before.unwrap_or(u64::MAX >> 1);
-    let rows = executions::newest(tenant, (0, before), 2 * limit).all(db).await?;
+    let rows = executions::newest(tenant, (0, before), (i64::MIN, i64::MAX), 2 * limit).all(db).await?;
     lister.keep_passing(rows);
     Ok((lister.missing() == 0).then_some(lister.found))
-}
-
-/// The ids that executions within the filter's time range can have: from the first up to but excluding the
-/// second.
-async fn id_bounds(db: &Db, tenant: TenantId, filter: &ExecutionFilter) -> Result<(u64, u64), Error> {
-    let hour = |at: i64| at.div_euclid(counts::HOUR_MS);
-    let (mut from, mut before) = (0, filter.before.unwrap_or(u64::MAX >> 1));
-    if filter.since.is_none() && filter.until.is_none() {
-        return Ok((from, before));
-    }
-    let projected = projection_cursor::position(tenant, ProjectionCursor::Executions).first(db).await?;
-    if let Some(since) = filter.since {
-        let positions = counts::positions_in_hours(tenant, hour(since), i64::MAX).first(db).await?.flatten();
-        from = positions.map_or(projected.unwrap_or(0) + 1, |(first, _)| first);
-    }
-    // Entries after the projector's position may be in its last hour too.
-    let range = counts::hour_range(tenant).first(db).await?.flatten();
-    if let (Some(until), Some((_, last_hour))) = (filter.until, range)
-        && hour(until) < last_hour
-    {
-        let positions = counts::positions_in_hours(tenant, i64::MIN, hour(until)).first(db).await?.flatten();
-        before = before.min(positions.map_or(0, |(_, last)| last + 1));
-    }
-    Ok((from, before))
 }
 
 /// The conditions that an execution's row can decide.
@@ -332,31 +317,33 @@ impl Lister<'_> {
 
     /// Adds the executions of a range of ids that pass, row by row.
     async fn scan(&mut self, from: u64, mut before: u64) -> Result<(), Error> {
+        let ExecutionFilter { since, until, .. } = self.check.query.filter;
+        let mut limit = self.missing();
         while self.missing() > 0 && from < before {
-            let limit = self.missing().max(SCAN_ROWS);
-            let rows = executions::newest(self.tenant, (from, before), limit).all(self.db).await?;
+            let times = (since.unwrap_or(i64::MIN), until.unwrap_or(i64::MAX));
+            let rows = executions::newest(self.tenant, (from, before), times, limit).all(self.db).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             before = last.id.0;
             self.keep_passing(rows);
+            limit = self.missing().max(SCAN_ROWS);
         }
         Ok(())
     }
 
     /// Adds the executions of a range of ids that are in every included group and in no excluded source.
-    async fn walk(&mut self, mut groups: Groups, from: u64, before: u64) -> Result<(), Error> {
+    async fn walk(&mut self, groups: &mut Groups, from: u64, before: u64) -> Result<(), Error> {
         let mut below = stretch_of(before) + 1;
-        while self.missing() > 0 {
-            let Some(stretch) = newest_common(self.db, self.tenant, &mut groups.included, below).await?
-            else {
-                return Ok(());
-            };
-            if stretch < stretch_of(from) {
-                return Ok(());
-            }
-            let candidates = candidates(self.db, self.tenant, &mut groups, stretch).await?;
-            let ids = candidates.descending(stretch).skip_while(|id| *id >= before);
-            self.read_rows(ids.take_while(|id| *id >= from).collect()).await?;
-            below = stretch;
+        let mut window = 1;
+        while self.missing() > 0 && from < before {
+            let newest = newest_common(self.db, self.tenant, &mut groups.included, below).await?;
+            let Some(newest) = newest.filter(|newest| *newest >= stretch_of(from)) else { return Ok(()) };
+            let oldest = (newest + 1).saturating_sub(window).max(stretch_of(from));
+            let mut found = candidates(self.db, self.tenant, groups, oldest..=newest).await?;
+            let ids = std::iter::from_fn(|| found.pop_last());
+            let ids = ids.flat_map(|(stretch, set)| set.descending(stretch).collect::<Vec<_>>());
+            self.read_rows(ids.filter(|id| (from..before).contains(id)).collect()).await?;
+            // Values that never meet are found out in few round trips.
+            (below, window) = (oldest, (window * 2).min(WINDOW_MAX));
         }
         Ok(())
     }
@@ -399,40 +386,64 @@ async fn newest_common(
     }
 }
 
-/// The ids of a stretch that are in every included group and in no excluded source.
-async fn candidates(db: &Db, tenant: TenantId, groups: &mut Groups, stretch: u64) -> Result<IdSet, Error> {
-    let mut common: Option<IdSet> = None;
+/// The ids that are in every included group and in no excluded source, by their stretch.
+async fn candidates(
+    db: &Db,
+    tenant: TenantId,
+    groups: &mut Groups,
+    stretches: RangeInclusive<u64>,
+) -> Result<BTreeMap<u64, IdSet>, Error> {
+    let mut common: Option<BTreeMap<u64, IdSet>> = None;
     for group in &mut groups.included {
-        let united = united_ids(db, tenant, group, stretch).await?;
-        match &mut common {
-            None => common = Some(united),
-            Some(common) => common.intersect(&united),
-        }
+        let united = united_ids(db, tenant, group, stretches.clone()).await?;
+        common = Some(match common {
+            None => united,
+            Some(common) => intersect(common, &united),
+        });
     }
     let mut common = common.unwrap_or_default();
-    common.subtract(&united_ids(db, tenant, &mut groups.excluded, stretch).await?);
+    for (stretch, excluded) in united_ids(db, tenant, &mut groups.excluded, stretches).await? {
+        if let Some(set) = common.get_mut(&stretch) {
+            set.subtract(&excluded);
+        }
+    }
     Ok(common)
 }
 
-/// The ids in at least one of the sources, of one stretch (the `stretch`-th range of `STRETCH_IDS` ids).
-/// Facets are read in one round trip.
+/// The ids that are in both, by their stretch.
+fn intersect(mut one: BTreeMap<u64, IdSet>, other: &BTreeMap<u64, IdSet>) -> BTreeMap<u64, IdSet> {
+    one.retain(|stretch, set| match other.get(stretch) {
+        Some(other) => {
+            set.intersect(other);
+            true
+        }
+        None => false,
+    });
+    one
+}
+
+/// The ids in at least one of the sources, by their stretch (the `stretch`-th range of `STRETCH_IDS` ids). Facets
+/// are read in one round trip.
 async fn united_ids(
     db: &Db,
     tenant: TenantId,
     sources: &mut [IdSource],
-    stretch: u64,
-) -> Result<IdSet, Error> {
-    let facets: Vec<u64> = sources.iter().filter_map(|source| source.facet_id(stretch)).collect();
-    let keys: Vec<(u64, u64)> = facets.iter().map(|facet| (stretch, *facet)).collect();
-    let mut united = IdSet::default();
+    stretches: RangeInclusive<u64>,
+) -> Result<BTreeMap<u64, IdSet>, Error> {
+    // The newest stretch first: a source remembers where the last one leads.
+    let mut keys: Vec<(u64, u64)> = Vec::new();
+    for stretch in stretches.clone().rev() {
+        keys.extend(sources.iter().filter_map(|source| Some((stretch, source.facet_id(stretch)?))));
+    }
+    let mut united: BTreeMap<u64, IdSet> = BTreeMap::new();
     for mark in facets::marks(db, tenant, &keys).await?.into_iter().flatten() {
-        united.unite(&mark.held);
+        united.entry(mark.stretch).or_default().unite(&mark.held);
         sources.iter_mut().for_each(|source| source.remember(&mark));
     }
-    let range = (first_id(stretch), first_id(stretch + 1));
+    let range = (first_id(*stretches.start()), first_id(stretches.end() + 1));
     for source in sources {
         for id in source.indexed_ids(db, tenant, range).await? {
-            united.insert(id);
+            united.entry(stretch_of(id)).or_default().insert(id);
         }
     }
     Ok(united)

@@ -296,11 +296,20 @@ pub async fn by_ids(db: &Db, tenant: TenantId, ids: &[u64]) -> Result<Vec<Execut
     found.into_iter().flatten().map(decode_execution).collect()
 }
 
-/// Executions with an id from `from` up to but excluding `before`, newest first.
-pub fn newest(tenant: TenantId, (from, before): (u64, u64), limit: u64) -> Select<ExecutionRow> {
+/// Executions with an id from `from` up to but excluding `before` that started at or after `since` and before
+/// `until`, newest first.
+pub fn newest(
+    tenant: TenantId,
+    (from, before): (u64, u64),
+    (since, until): (i64, i64),
+    limit: u64,
+) -> Select<ExecutionRow> {
     Select::new(
-        select_executions!("WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY id DESC LIMIT $4"),
-        vec![tenant.into(), from.into(), before.into(), limit.into()],
+        select_executions!(
+            "WHERE tenant = $1 AND id >= $2 AND id < $3 AND started_at >= $4 AND started_at < $5 \
+             ORDER BY id DESC LIMIT $6"
+        ),
+        vec![tenant.into(), from.into(), before.into(), since.into(), until.into(), limit.into()],
         decode_execution,
     )
 }

@@ -35,6 +35,7 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0016_projects"),
     migration!("0017_credentials"),
     migration!("0018_facets"),
+    migration!("0019_starts"),
 ];
 
 /// Creates the table of applied migrations.

@@ -9,6 +9,8 @@ use super::{Select, Statement};
 pub enum ProjectionCursor {
     /// The tables that the projector writes: `facets`, `counts` and others.
     Executions,
+    /// The table `starts`.
+    Starts,
     /// The index of journal segments; see `journal_index`.
     JournalIndex,
 }
@@ -18,6 +20,7 @@ impl ProjectionCursor {
     fn name(self) -> &'static str {
         match self {
             ProjectionCursor::Executions => "executions",
+            ProjectionCursor::Starts => "starts",
             ProjectionCursor::JournalIndex => "stretches",
         }
     }
@@ -48,6 +51,15 @@ pub fn advance(tenant: TenantId, cursor: ProjectionCursor, from: u64, to: u64) -
             vec![tenant.into(), cursor.name().into(), from.into(), to.into()],
         ),
     ]
+}
+
+/// Sets a cursor, without a comparison: for rows that do not change if they are written again.
+pub fn set(tenant: TenantId, cursor: ProjectionCursor, to: u64) -> Statement {
+    Statement::new(
+        "INSERT INTO caught_up (tenant, name, position) VALUES ($1, $2, $3) \
+         ON CONFLICT (tenant, name) DO UPDATE SET position = excluded.position",
+        vec![tenant.into(), cursor.name().into(), to.into()],
+    )
 }
 
 /// Deletes all cursors, so that the next reader builds the projections from the beginning.

@@ -200,12 +200,13 @@ fn decode_question(row: Row) -> Result<WaitRow, Error> {
 }
 
 /// All tables that the projector writes.
-const DELETE_ALL: [&str; 9] = [
+const DELETE_ALL: [&str; 10] = [
     "DELETE FROM facets WHERE tenant = $1",
     "DELETE FROM marks WHERE tenant = $1",
     "DELETE FROM totals WHERE tenant = $1",
     "DELETE FROM counts WHERE tenant = $1",
     "DELETE FROM hours WHERE tenant = $1",
+    "DELETE FROM starts WHERE tenant = $1",
     "DELETE FROM questions WHERE tenant = $1",
     "DELETE FROM confidences WHERE tenant = $1",
     "DELETE FROM errors WHERE tenant = $1",

@@ -87,10 +87,11 @@ pub async fn projected_rows(scratch: &ScratchDatabase) -> Vec<Vec<Row>> {
         "SELECT grain, kind, period, project, plan, name, outcome, category, n, total_ms, top, top_at, buckets \
          FROM counts ORDER BY grain, kind, period, project, plan, name, outcome, category",
         "SELECT hour, first, last FROM hours ORDER BY hour",
+        "SELECT grain, period, first, last FROM starts ORDER BY grain, period",
         "SELECT stream, position, at, tool, category, fingerprint FROM errors ORDER BY stream, position",
         "SELECT stream, position, kind, step, asked_at FROM questions ORDER BY stream, position",
         "SELECT stream, position, step, confidence, outcome, at FROM confidences ORDER BY stream, position",
-        "SELECT name, position FROM caught_up WHERE name = 'executions'",
+        "SELECT name, position FROM caught_up WHERE name IN ('executions', 'starts') ORDER BY name",
     ];
     let mut rows = Vec::new();
     for table in tables {
