@@ -84,6 +84,12 @@ impl Executions<'_> {
         Ok(ExecutionPage { rows, next })
     }
 
+    /// Brings lists and figures up to date, if that is quick. Returns how many entries of the journal they lack, of
+    /// which a page that shows them must tell.
+    pub async fn behind(self) -> Result<u64, Error> {
+        Ok(self.0.projector.catch_up().await?)
+    }
+
     /// The number of visible executions of each status; a status that none has is left out.
     pub async fn count_by_status(self) -> Result<BTreeMap<ExecutionStatus, u64>, Error> {
         self.0.projector.catch_up().await?;

@@ -157,7 +157,7 @@ async fn list(
     let cursor = query.cursor.clone();
     let filter = query.into_filter().parse()?;
     let page = state.service.executions().list_page(&filter, cursor.as_deref(), limit).await?;
-    Ok(Page::continued(page.items, page.next_cursor))
+    Ok(Page::continued(page.items, page.next_cursor, page.behind))
 }
 
 async fn start(

@@ -21,6 +21,9 @@ pub struct Page<T> {
     items: Vec<T>,
     /// The `cursor` of the next page; null: this is the last one.
     next_cursor: Option<String>,
+    /// How many entries of the journal the list lacks. None: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind: Option<u64>,
 }
 
 /// The query of a list without filters.
@@ -48,9 +51,9 @@ impl<T> Page<T> {
         Ok(Self::cut_by_text(items, limit, list, key))
     }
 
-    /// A page of a list whose cursors the service makes.
-    pub fn continued(items: Vec<T>, next_cursor: Option<String>) -> Json<Self> {
-        Json(Self { items, next_cursor })
+    /// A page of a list whose cursors the service makes, and which may lack `behind` entries of the journal.
+    pub fn continued(items: Vec<T>, next_cursor: Option<String>, behind: u64) -> Json<Self> {
+        Json(Self { items, next_cursor, behind: Some(behind).filter(|behind| *behind > 0) })
     }
 
     /// A page of at most `limit` of the items, which were read with one more to see whether others follow.
@@ -60,7 +63,7 @@ impl<T> Page<T> {
         let has_more = items.len() > limit;
         items.truncate(limit);
         let next_cursor = items.last().filter(|_| has_more).map(|last| list.cursor(position(last)));
-        Json(Self { items, next_cursor })
+        Json(Self { items, next_cursor, behind: None })
     }
 
     /// Like `cut`, of a list that is ordered by a text.
@@ -74,12 +77,13 @@ impl<T> Page<T> {
         let has_more = items.len() > limit;
         items.truncate(limit);
         let next_cursor = items.last().filter(|_| has_more).map(|last| list.text_cursor(&key(last)));
-        Json(Self { items, next_cursor })
+        Json(Self { items, next_cursor, behind: None })
     }
 
     /// A page whose next one begins at this position; None: it is the last.
     pub fn before(items: Vec<T>, next: Option<u64>, list: &ListName) -> Json<Self> {
-        Json(Self { items, next_cursor: next.map(|position| list.cursor(position)) })
+        let next_cursor = next.map(|position| list.cursor(position));
+        Json(Self { items, next_cursor, behind: None })
     }
 }
 

@@ -55,22 +55,22 @@ async fn list(
     Params(query): Params<PageParams>,
 ) -> Result<Json<Page<QuestionItem>>, Problem> {
     let limit = page_limit(query.limit)?;
-    let (items, next_cursor) = read_page(&state, query.cursor.as_deref(), limit).await?;
-    Ok(Page::continued(items, next_cursor))
+    read_page(&state, query.cursor.as_deref(), limit).await
 }
 
-/// The questions of a page, and the cursor of the next one: at most `limit`, and fewer if their texts are long.
+/// A page of questions: at most `limit`, and fewer if their texts are long.
 async fn read_page(
     state: &WebState,
     cursor: Option<&str>,
     limit: u64,
-) -> Result<(Vec<QuestionItem>, Option<String>), Problem> {
+) -> Result<Json<Page<QuestionItem>>, Problem> {
     let mut limit = limit;
     loop {
         let page = state.service.executions().questions(cursor, limit).await?;
         let bytes: usize = page.items.iter().map(|one| one.question.text.len()).sum();
         if bytes <= TEXT_BYTES_MAX || limit <= 1 {
-            return Ok((page.items.into_iter().map(question_item).collect(), page.next_cursor));
+            let items = page.items.into_iter().map(question_item).collect();
+            return Ok(Page::continued(items, page.next_cursor, page.behind));
         }
         limit = (limit / 2).min(page.items.len() as u64 / 2).max(1);
     }

@@ -106,7 +106,7 @@ async fn list(
     let name = ListName::new("tasks", &status);
     let after = name.text(query.cursor.as_deref())?;
     let (tasks, next) = state.service.tasks().list_page(status, after.as_deref(), limit as usize).await?;
-    Ok(Page::continued(tasks, next.map(|next| name.text_cursor(&next))))
+    Ok(Page::continued(tasks, next.map(|next| name.text_cursor(&next)), 0))
 }
 
 async fn add(state: WebState, Change { caller, body, .. }: Change<TaskBody>) -> Result<Response, Problem> {

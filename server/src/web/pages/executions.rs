@@ -10,7 +10,7 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use super::execution_filters::{FilterName, ListQuery};
 use super::execution_parts::ReaderRights;
 use super::execution_row::ExecutionListRow;
-use super::frame::{Area, Frame};
+use super::frame::{Area, Frame, shown_behind};
 use super::markup::{StatusMark, grouped};
 use super::render;
 use super::saved_views::SavedViews;
@@ -74,6 +74,8 @@ struct RowsPart {
     next_path: Option<String>,
     first_path: Option<String>,
     position: String,
+    /// How many entries of the journal the filters and counts lack; empty if none.
+    behind: String,
     /// How many match, as far as they are counted.
     matching: String,
 }
@@ -178,6 +180,7 @@ async fn load_parts(
 ) -> Result<(CountsPart, RowsPart), Problem> {
     let executions = state.service.executions();
     let filter = query.filter()?;
+    let behind = executions.behind().await?;
     let page = executions.page(&filter, ROWS_PER_PAGE).await?;
     let by_status = executions.count_by_status().await?;
     let total: u64 = by_status.values().sum();
@@ -197,6 +200,7 @@ async fn load_parts(
         next_path: page.next.map(|next| query.path_at(&next.to_string())),
         first_path: Some(query.path_at("")).filter(|_| !query.cursor.is_empty()),
         position: grouped(position),
+        behind: shown_behind(behind),
         matching,
     };
     Ok((CountsPart { counts: status_counts(query, &by_status, total) }, rows))

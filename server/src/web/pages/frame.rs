@@ -3,7 +3,7 @@
 
 use axum::http::HeaderMap;
 
-use super::markup::{Icon, icon};
+use super::markup::{Icon, grouped, icon};
 use crate::error::Error;
 use crate::web::WebState;
 use crate::web::authentication::{SignedIn, cookie};
@@ -127,6 +127,8 @@ pub struct Frame {
     pub area: Option<Area>,
     /// Questions that wait for a person.
     pub questions: usize,
+    /// How many entries of the journal lists and figures lack; empty if none.
+    pub behind: String,
     /// Who is signed in. `None` on the page that says how to sign in.
     pub who: Option<String>,
     pub role: String,
@@ -147,6 +149,7 @@ impl Frame {
         Ok(Self {
             title: title.into(),
             area: Some(area),
+            behind: shown_behind(state.service.executions().behind().await?),
             questions: state.service.executions().count_questions(QUESTIONS_COUNTED_MAX).await? as usize,
             who: Some(signed_in.credential.name.clone()),
             role: signed_in.credential.role.to_string(),
@@ -160,6 +163,7 @@ impl Frame {
         Self {
             title: title.to_owned(),
             area: None,
+            behind: String::new(),
             questions: 0,
             who: None,
             role: String::new(),
@@ -220,6 +224,11 @@ impl Frame {
         };
         Area::ALL.map(item).into()
     }
+}
+
+/// The number of entries that lists lack; empty if none.
+pub fn shown_behind(entries: u64) -> String {
+    if entries == 0 { String::new() } else { grouped(entries) }
 }
 
 /// A link of the navigation.

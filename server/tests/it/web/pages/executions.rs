@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::WebServer;
 use crate::cli::Sandbox;
+use crate::waiting::wait_until;
 
 /// A sandbox with an execution of each of these plans, which wait for a person.
 fn sandbox_with(plans: &[&str]) -> Sandbox {
@@ -84,4 +85,35 @@ fn saved_view_is_an_address_with_a_name() {
     let odd = server.submit(&cookie, "/views", &[("name", "x"), ("query", "//evil.example/?plan=a")]);
     assert_eq!(odd.header("location"), "/");
     assert_eq!(server.submit(&cookie, "/views", &[("name", " "), ("query", "plan=a")]).status, 400);
+}
+
+#[test]
+fn page_that_lacks_entries_says_so_until_it_has_them() {
+    let sandbox = sandbox_with(&["red"]);
+    let server = WebServer::start(&sandbox);
+    let cookie = server.sign_in();
+    assert!(!server.page(&cookie, "/?status=failed").contains("entries of the journal"));
+    let database = rusqlite::Connection::open(sandbox.path("data/actbook/actbook.db")).unwrap();
+    database.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+    // The projector is stopped, and others append more than a reader catches up with by itself.
+    let base = 1_u64 << 40;
+    let append = format!(
+        "CREATE TRIGGER stop BEFORE INSERT ON hours BEGIN SELECT RAISE(ABORT, 'stopped'); END; \
+         INSERT INTO journal (tenant, entry, stream, version, at, actor, kind, body, hash) \
+         SELECT head.tenant, {base} + position + 3000, position + 3000, 1, at, actor, kind, body, journal.hash \
+         FROM head JOIN journal ON entry = {base} + position WHERE head.tenant = 1; \
+         UPDATE head SET position = position + 3000 WHERE tenant = 1"
+    );
+    database.execute_batch(&append).unwrap();
+    let page = |path: &str| server.send("GET", path, &[("Cookie", &cookie)], "").body;
+    wait_until("a page that says what it lacks", || {
+        page("/?status=failed").contains("lack the newest 3,000 entries")
+    });
+    assert!(page("/stats").contains("lack the newest 3,000 entries of the journal"));
+    assert!(page("/?status=failed").contains("filters and counts lack the newest 3,000 entries"));
+    assert_eq!(server.get("/api/v1/executions?status=failed").json()["behind"], 3_000);
+    assert_eq!(server.get("/api/v1/questions").json()["behind"], 3_000);
+    database.execute_batch("DROP TRIGGER stop").unwrap();
+    wait_until("a page that lacks nothing", || !page("/?status=failed").contains("lack the newest"));
+    assert!(server.get("/api/v1/executions?status=failed").json()["behind"].is_null());
 }
