@@ -59,6 +59,12 @@ pub fn elapsed(from: &str, to: Option<&str>) -> PageDuration {
     PageDuration { from, ended: to.is_some(), ms }
 }
 
+/// The duration since a time, in milliseconds since 1970, up to now.
+pub fn going_on_since(from_ms: i64) -> PageDuration {
+    let ms = Timestamp::now().as_millisecond() - from_ms;
+    PageDuration { from: Timestamp::from_millisecond(from_ms).ok(), ended: false, ms }
+}
+
 /// Begins the element of a duration that goes on.
 pub const OPEN_DURATION: &str = "<time data-since=\"";
 
@@ -66,7 +72,7 @@ impl Display for PageDuration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (&self.from, self.ended) {
             (Some(from), false) => {
-                write!(f, "{OPEN_DURATION}{}\">{}</time>", from.as_millisecond(), duration(self.ms))
+                write!(f, "{OPEN_DURATION}{}\">{}</time>", from.as_millisecond(), open_duration(self.ms))
             }
             (_, _) => f.write_str(&duration(self.ms)),
         }
@@ -74,6 +80,11 @@ impl Display for PageDuration {
 }
 
 impl HtmlSafe for PageDuration {}
+
+/// A duration that goes on, in whole seconds: finer parts would differ in each rendering, and are past when read.
+fn open_duration(ms: i64) -> String {
+    if ms < 60_000 { format!("{}s", ms.max(0) / 1_000) } else { duration(ms) }
+}
 
 /// A duration in words: `820ms`, `52s`, `3m 32s`, `1h 12m`, `2d 4h`.
 pub fn duration(ms: i64) -> String {
@@ -102,6 +113,8 @@ mod tests {
     fn durations_name_their_two_largest_units() {
         let texts = [-5, 820, 1_230, 52_000, 212_000, 4_320_000, 187_200_000].map(duration);
         assert_eq!(texts.join(" | "), "0ms | 820ms | 1.2s | 52s | 3m 32s | 1h 12m | 2d 4h");
+        let open = [-5, 820, 1_230, 52_000, 212_000].map(open_duration);
+        assert_eq!(open.join(" | "), "0s | 0s | 1s | 52s | 3m 32s");
         assert_eq!(page_time("<script>").to_string(), "");
     }
 }

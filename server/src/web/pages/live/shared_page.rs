@@ -23,6 +23,9 @@ const RENDER_INTERVAL: Duration = Duration::from_millis(250);
 /// A page that takes long to render rests this many times as long, so that keeping it current takes at most a
 /// twentieth of a processor from those who run the steps.
 const REST_FACTOR: u32 = 19;
+/// Bytes a second that all streams of a page send together: many streams on a large page get it less often, so that
+/// the kernel's copying too leaves the processors to those who run the steps.
+const DELIVERED_BYTES_PER_S: u64 = 8 * 1024 * 1024;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(5);
 
@@ -88,8 +91,8 @@ async fn start(
         PageRenderer { state: state.clone(), page, rights, journal_head, _listening: listening };
     let started = Instant::now();
     let (sender, renderings) = watch::channel(Arc::new(renderer.render(None).await?));
-    let took = started.elapsed();
-    tokio::spawn(state.ending.clone().run_until_cancelled_owned(renderer.run(sender, took)));
+    let rest = rest_after(started.elapsed(), 0);
+    tokio::spawn(state.ending.clone().run_until_cancelled_owned(renderer.run(sender, rest)));
     Ok(renderings)
 }
 
@@ -105,25 +108,26 @@ struct PageRenderer {
 }
 
 impl PageRenderer {
-    /// Renders until no stream is left or the page cannot be rendered, which ends its streams. `took`: how long the
-    /// last rendering did.
-    async fn run(mut self, sender: watch::Sender<Arc<PageRendering>>, mut took: Duration) {
+    /// Renders until no stream is left or the page cannot be rendered, which ends its streams. `rest`: that after the
+    /// first rendering.
+    async fn run(mut self, sender: watch::Sender<Arc<PageRendering>>, mut rest: Duration) {
         loop {
-            let rest = (took * REST_FACTOR).clamp(RENDER_INTERVAL, REST_MAX);
             tokio::select! {
                 () = sender.closed() => return,
                 () = self.rest_until_grown(rest) => {}
             }
             let started = Instant::now();
             let previous = sender.borrow().clone();
-            match self.render(Some(&previous)).await {
-                Ok(rendered) => sender.send_replace(Arc::new(rendered)),
+            let rendered = match self.render(Some(&previous)).await {
+                Ok(rendered) => rendered,
                 Err(problem) => {
                     tracing::warn!("a live page ends: {}", problem.detail);
                     return;
                 }
             };
-            took = started.elapsed();
+            let event_bytes = rendered.step.as_ref().map_or(0, |(_, event)| event.len());
+            rest = rest_after(started.elapsed(), event_bytes as u64 * sender.receiver_count() as u64);
+            sender.send_replace(Arc::new(rendered));
         }
     }
 
@@ -142,6 +146,12 @@ impl PageRenderer {
         let (position, parts) = self.page.render(&self.state, self.rights).await?;
         Ok(PageRendering::new(head, position, &parts, previous))
     }
+}
+
+/// The rest after a rendering that took so long and has so many bytes to send in all.
+fn rest_after(took: Duration, bytes: u64) -> Duration {
+    let delivery = Duration::from_millis(bytes * 1_000 / DELIVERED_BYTES_PER_S);
+    (took * REST_FACTOR).max(delivery).clamp(RENDER_INTERVAL, REST_MAX)
 }
 
 /// A page at one time.
@@ -279,6 +289,16 @@ impl EventSource for PageStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn page_rests_by_its_cost_and_by_what_its_streams_send() {
+        let rest = |took_ms, kilobytes: u64| rest_after(Duration::from_millis(took_ms), kilobytes * 1024);
+        assert_eq!(rest(1, 100), RENDER_INTERVAL);
+        assert_eq!(rest(20, 100), Duration::from_millis(380));
+        // 200 streams on a page of 50 KB.
+        assert_eq!(rest(1, 200 * 50), Duration::from_millis(1_220));
+        assert_eq!(rest(1_000, 0), REST_MAX);
+    }
 
     fn page(parts: &[(&'static str, &str)], previous: Option<&PageRendering>) -> PageRendering {
         let parts: Vec<PagePart> = parts.iter().map(|(name, html)| (*name, (*html).to_owned())).collect();
