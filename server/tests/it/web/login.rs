@@ -3,6 +3,7 @@
 use super::server::{WebServer, path_of};
 use crate::cli::Sandbox;
 use crate::mcp::serve_process::ServeProcess;
+use crate::waiting::TEST_TIMEOUT;
 
 #[test]
 fn login_code_opens_one_session() {
@@ -95,4 +96,39 @@ fn demo_with_serve_shows_its_execution_in_the_dashboard() {
     let page = server.send("GET", "/", &[("Cookie", &cookie)], "");
     assert_eq!(page.status, 200, "{page:?}");
     assert!(page.body.contains("publish-release") && page.body.contains("Compensated"), "{}", page.body);
+}
+
+/// Changes the server's database behind its back, as time does.
+fn age(sandbox: &Sandbox, statement: &str) {
+    let database = rusqlite::Connection::open(sandbox.path("data/actbook/actbook.db")).unwrap();
+    database.busy_timeout(TEST_TIMEOUT).unwrap();
+    assert_eq!(database.execute(statement, []).unwrap(), 1, "{statement}");
+}
+
+#[test]
+fn session_ends_when_it_was_idle_for_twelve_hours() {
+    const HOURS_12_MS: u64 = 12 * 3_600_000;
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    let cookie = server.sign_in();
+    let status = || server.send("GET", "/api/v1/whoami", &[("Cookie", &cookie)], "").status;
+    let idle = |ms: u64| age(&sandbox, &format!("UPDATE sessions SET last_used_at = last_used_at - {ms}"));
+    idle(HOURS_12_MS);
+    assert_eq!(status(), 401);
+    age(&sandbox, &format!("UPDATE sessions SET last_used_at = last_used_at + {}", TEST_TIMEOUT.as_millis()));
+    assert_eq!(status(), 200, "it was used a minute less than twelve hours ago");
+}
+
+#[test]
+fn login_code_is_good_for_ten_minutes() {
+    const MINUTES_10_MS: u64 = 10 * 60_000;
+    let sandbox = Sandbox::new();
+    let server = WebServer::start(&sandbox);
+    age(&sandbox, &format!("UPDATE login_codes SET expires_at = expires_at - {MINUTES_10_MS}"));
+    let expired = server.send("GET", &server.login_path(), &[], "");
+    assert_eq!((expired.status, expired.header("set-cookie")), (403, ""), "{expired:?}");
+    let code = path_of(sandbox.json(&["open"])["url"].as_str().unwrap());
+    let late = MINUTES_10_MS - TEST_TIMEOUT.as_millis() as u64;
+    age(&sandbox, &format!("UPDATE login_codes SET expires_at = expires_at - {late}"));
+    assert_eq!(server.send("GET", &code, &[], "").status, 303);
 }
