@@ -233,7 +233,18 @@ const markFocused = () => {
   const marked = cards.find((card) => card.id === markedId) ?? cards[0];
   for (const card of cards) card.classList.toggle('focus', card === marked);
 };
-const refresh = () => { showTimes(); showTicks(); showFolds(); markFocused(); showPicked(); };
+// The title says what the live parts say: where the execution stands, and how many questions wait.
+const showTitle = () => {
+  const [, count = '', name] = /^(\(\d+\) )?(.*)$/.exec(document.title);
+  const waiting = find('#questions')?.dataset.waiting, status = find('#head')?.dataset.title;
+  const counted = waiting === undefined ? count : Number(waiting) ? `(${waiting}) ` : '';
+  document.title = counted + (status ? `${status} · Actbook` : name);
+  if (waiting === undefined) return;
+  const link = find('.nav a[href="/questions"]');
+  find('.count', link)?.remove();
+  if (Number(waiting)) link.insertAdjacentHTML('beforeend', `<span class="count">${Number(waiting)}<span class="sr"> waiting</span></span>`);
+};
+const refresh = () => { showTitle(); showTimes(); showTicks(); showFolds(); markFocused(); showPicked(); };
 document.addEventListener('htmx:sse:after:message', refresh);
 
 refresh();

@@ -16,12 +16,13 @@ use super::execution_parts::ReaderRights;
 use super::frame::{Area, Frame};
 use super::markup::{Markup, count, icon, short_id};
 use super::question_card::{CallLine, QuestionCard, step_of, undo_lines};
+use super::session_part::{EffectLine, effect_lines, undo_sentence};
 use super::{render, with_status};
 use crate::error::Error;
 use crate::service::view::{AnswerOption, EntryView, StepView};
 use crate::service::{
     AnswerChoice, FoundExecution, GivenAnswer, InspectedExecution, JournalFilter, PersonQuestion,
-    QuestionSubject, ReportedStatus, UndoSelection, undo_digest,
+    QuestionSubject, ReportedStatus, UndoPart, UndoSelection, undo_digest,
 };
 use crate::tools::escape_hidden_in_json;
 use crate::web::WebState;
@@ -40,6 +41,28 @@ pub struct ConfirmQuery {
     answer: String,
     action: String,
     reason: String,
+    #[serde(flatten)]
+    part: UndoPartFields,
+}
+
+/// With `undo` of a session: the part that is undone.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct UndoPartFields {
+    /// The first call.
+    from: String,
+    /// `files` or `calls`.
+    only: String,
+}
+
+impl UndoPartFields {
+    /// The part that is meant. Err: `only` is no part.
+    fn selection(&self) -> Result<UndoSelection, Problem> {
+        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let only = given(&self.only).map(|only| only.parse()).transpose();
+        let only = only.map_err(|why: String| Problem::bad_parameter("only", why))?;
+        Ok(UndoSelection { from: given(&self.from), only })
+    }
 }
 
 /// The form of an answer.
@@ -66,6 +89,8 @@ pub struct ControlForm {
     /// With `undo`: the digest of the calls that the page listed.
     #[serde(default)]
     calls: String,
+    #[serde(flatten)]
+    part: UndoPartFields,
 }
 
 /// The page that shows what an answer or an action will do, and asks once more.
@@ -82,6 +107,8 @@ struct ConfirmPage {
     card: Option<QuestionCard>,
     /// The calls that will be made.
     calls: Vec<CallLine>,
+    /// What becomes of each call of a session.
+    effects: Vec<EffectLine>,
     /// Steps whose effect remains.
     remains: Vec<(String, String)>,
     form_path: String,
@@ -164,6 +191,7 @@ fn answer_page(
         title: card.title.clone(),
         effect: effect.replace(" Asks once more.", ""),
         calls: if undoes { undo_lines(&question.facts.undo, rights.values, usize::MAX) } else { Vec::new() },
+        effects: Vec::new(),
         remains: if undoes { remains(brief) } else { Vec::new() },
         form_path: format!("/executions/{id}/answer"),
         fields: vec![("question", question.digest.to_string()), ("answer", option.as_str().to_owned())],
@@ -236,46 +264,103 @@ async fn control_page(
     rights: ReaderRights,
     frame: Frame,
 ) -> Result<ConfirmPage, Problem> {
-    let id = inspected.view.id.to_string();
-    let is_undo = query.action == "undo";
-    if !is_undo && query.action != "cancel" {
-        return Err(Problem::bad_parameter("action", "only `undo` and `cancel` are confirmed"));
+    match query.action.as_str() {
+        "undo" => undo_page(state, inspected, query, rights, frame).await,
+        "cancel" => Ok(cancel_page(inspected, query, frame)),
+        _ => Err(Problem::bad_parameter("action", "only `undo` and `cancel` are confirmed")),
     }
-    let watcher = state.service.executions().watch(&id).await?;
-    let brief = watcher.brief().await?;
-    let undo = watcher.undo_calls(&brief);
-    let calls = count(undo.len(), "call");
-    let mut fields = vec![("action", query.action.clone())];
-    if is_undo {
-        fields.push(("calls", undo_digest(&brief)));
-    }
-    let mut title = Markup::text(if is_undo { "Undo what " } else { "Cancel " });
+}
+
+fn cancel_page(inspected: &InspectedExecution, query: &ConfirmQuery, frame: Frame) -> ConfirmPage {
+    let mut title = Markup::text("Cancel ");
     title.push_code(&inspected.view.plan.name);
-    title.push_text(if is_undo { " did?" } else { "?" });
-    let effect = if is_undo {
-        format!("Makes {calls}, in this order, then ends.")
-    } else {
-        "Ends it and undoes nothing; calls in flight are asked to stop. What was done stays done.".to_owned()
-    };
-    Ok(ConfirmPage {
-        short: short_id(&id).to_owned(),
-        plan: inspected.view.plan.name.clone(),
-        title,
+    title.push_text("?");
+    let effect =
+        "Ends it and undoes nothing; calls in flight are asked to stop. What was done stays done.".to_owned();
+    ConfirmPage {
         effect,
-        card: None,
-        calls: if is_undo { undo_lines(&undo, rights.values, usize::MAX) } else { Vec::new() },
-        remains: if is_undo { remains(&brief) } else { Vec::new() },
-        form_path: format!("/executions/{id}/control"),
-        fields,
-        value: None,
-        reason: query.reason.clone(),
-        asks_reason: "Reason",
-        button: if is_undo { "Undo" } else { "Cancel the execution" }.to_owned(),
-        icon: Markup::from_rendered(icon(if is_undo { "compensating" } else { "cancelled" }).to_string()),
-        is_hard: true,
-        execution: id,
-        frame,
-    })
+        button: "Cancel the execution".to_owned(),
+        icon: Markup::from_rendered(icon("cancelled").to_string()),
+        ..ConfirmPage::of_control(inspected, query, title, frame)
+    }
+}
+
+async fn undo_page(
+    state: &WebState,
+    inspected: &InspectedExecution,
+    query: &ConfirmQuery,
+    rights: ReaderRights,
+    frame: Frame,
+) -> Result<ConfirmPage, Problem> {
+    let selection = query.part.selection()?;
+    let watcher = state.service.executions().watch(inspected.view.id.as_str()).await?;
+    let brief = watcher.brief_of(&selection).await?;
+    let session = watcher.session_undo(&selection).await?;
+    let undo = watcher.undo_calls(&brief);
+    let title = undo_title(&inspected.view.plan.name, &selection);
+    let mut page = ConfirmPage::of_control(inspected, query, title, frame);
+    page.fields.push(("calls", undo_digest(&brief)));
+    let UndoPartFields { from, only } = query.part.clone();
+    page.fields.extend([("from", from), ("only", only)].into_iter().filter(|(_, part)| !part.is_empty()));
+    match session {
+        Some(calls) => {
+            let stays_open = if inspected.view.ended_at.is_none() { " The session stays open." } else { "" };
+            page.effect = format!("{}{stays_open}", undo_sentence(&calls));
+            page.effects = effect_lines(&calls);
+        }
+        None => {
+            page.effect = format!("Makes {}, in this order, then ends.", count(undo.len(), "call"));
+            page.calls = undo_lines(&undo, rights.values, usize::MAX);
+            page.remains = remains(&brief);
+        }
+    }
+    Ok(page)
+}
+
+/// The question whether to undo, with the part of a session that is meant.
+fn undo_title(plan: &str, selection: &UndoSelection) -> Markup {
+    let mut title = Markup::text(match selection.only {
+        None => "Undo what ",
+        Some(UndoPart::Files) => "Restore only the files of ",
+        Some(UndoPart::Calls) => "Take back only the calls of ",
+    });
+    title.push_code(plan);
+    if let Some(from) = &selection.from {
+        title.push_text(if selection.only.is_none() { " did from " } else { " from " });
+        title.push_code(from);
+        title.push_text(" on");
+    } else if selection.only.is_none() {
+        title.push_text(" did");
+    }
+    title.push_text("?");
+    title
+}
+
+impl ConfirmPage {
+    /// The page of an action on the whole execution, as of an undo that does nothing.
+    fn of_control(inspected: &InspectedExecution, query: &ConfirmQuery, title: Markup, frame: Frame) -> Self {
+        let id = inspected.view.id.to_string();
+        Self {
+            short: short_id(&id).to_owned(),
+            plan: inspected.view.plan.name.clone(),
+            title,
+            effect: String::new(),
+            card: None,
+            calls: Vec::new(),
+            effects: Vec::new(),
+            remains: Vec::new(),
+            form_path: format!("/executions/{id}/control"),
+            fields: vec![("action", query.action.clone())],
+            value: None,
+            reason: query.reason.clone(),
+            asks_reason: "Reason",
+            button: "Undo".to_owned(),
+            icon: Markup::from_rendered(icon("compensating").to_string()),
+            is_hard: true,
+            execution: id,
+            frame,
+        }
+    }
 }
 
 /// `POST /executions/{id}/answer`.
@@ -365,10 +450,11 @@ pub async fn control(
         "resume" => executions.resume_if_paused(caller, &id).await?,
         "cancel" => executions.cancel(caller, &id, reason).await?.0,
         "undo" => {
-            match executions.undo_shown(caller, &id, reason, &UndoSelection::default(), &form.calls).await {
+            let selection = form.part.selection()?;
+            match executions.undo_shown(caller, &id, reason, &selection, &form.calls).await {
                 Err(Error::Refused(Refusal::StaleQuestion)) => {
-                    let query =
-                        ConfirmQuery { action: form.action, reason: form.reason, ..ConfirmQuery::default() };
+                    let ControlForm { action, reason, part, .. } = form;
+                    let query = ConfirmQuery { action, reason, part, ..ConfirmQuery::default() };
                     return changed_undo(&state, &signed_in, &headers, &id, &query).await;
                 }
                 result => result?.0,

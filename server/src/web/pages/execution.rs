@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 
-use super::execution_parts::{BriefPart, GraphPart, HeadPart, ReaderRights};
+use super::execution_parts::{BriefPart, GraphPart, HeadPart, ReaderRights, may_undo};
 use super::execution_steps::{StepSelection, StepsPart};
 use super::frame::{Area, Frame};
 use super::journal_table::JournalTable;
@@ -175,15 +175,24 @@ impl StepPaths {
 pub struct ExecutionPageParts {
     pub head: Markup,
     pub brief: Markup,
+    pub tabs: Markup,
     pub view: Markup,
     pub panel: Markup,
 }
 
 impl ExecutionPageParts {
     /// Each part with the id of its element.
-    pub fn named(&self) -> [(&'static str, &Markup); 4] {
-        [("head", &self.head), ("brief", &self.brief), ("view", &self.view), ("panel", &self.panel)]
+    pub fn named(&self) -> [(&'static str, &Markup); 5] {
+        let Self { head, brief, tabs, view, panel } = self;
+        [("head", head), ("brief", brief), ("tabs", tabs), ("view", view), ("panel", panel)]
     }
+}
+
+/// The tabs of the page.
+#[derive(Debug, Template)]
+#[template(path = "execution_tabs.html")]
+struct TabsPart {
+    tabs: Vec<TabLink>,
 }
 
 /// A tab of the page.
@@ -203,7 +212,6 @@ struct ExecutionHtml {
     frame: Frame,
     plan: String,
     parts: ExecutionPageParts,
-    tabs: Vec<TabLink>,
     live_path: String,
     has_panel: bool,
     is_elsewhere: bool,
@@ -247,8 +255,7 @@ pub async fn show(
         Frame::load(&state, &signed_in, &headers, Area::Executions, format!("{name} {}", view.status))
             .await?;
     render(&ExecutionHtml {
-        frame: frame.at(format!("/executions/{id}?view={}", query.tab().as_str())),
-        tabs: tabs(&inspected, &query),
+        frame: frame.at(format!("/executions/{id}?view={}{}", query.tab().as_str(), query.kept(&[]))),
         live_path: query.live_path(&id, view.position),
         has_panel: query.selected().is_some(),
         is_elsewhere: query.note == "elsewhere",
@@ -296,7 +303,7 @@ pub async fn parts(
     let html = |html: Html<String>| Markup::from_rendered(html.0);
     let selected = query.selected();
     let view = match query.tab_of(inspected) {
-        Tab::Calls => render(&session_part(state, inspected, query).await?)?,
+        Tab::Calls => render(&session_part(state, inspected, query, rights).await?)?,
         Tab::Graph => render(&GraphPart::of(inspected, query, rights.values))?,
         Tab::Timeline => {
             let timeline = state.service.executions().timeline(inspected.view.id.as_str()).await?;
@@ -322,6 +329,7 @@ pub async fn parts(
     Ok(ExecutionPageParts {
         head: html(render(&HeadPart::of(inspected, rights))?),
         brief: html(render(&BriefPart::of(inspected, rights))?),
+        tabs: html(render(&TabsPart { tabs: tabs(inspected, query) })?),
         view: html(view),
         panel,
     })
@@ -331,12 +339,14 @@ async fn session_part(
     state: &WebState,
     inspected: &InspectedExecution,
     query: &PageQuery,
+    rights: ReaderRights,
 ) -> Result<SessionCallsPart, Problem> {
     let id = inspected.view.id.as_str();
     let page = state.service.sessions().page(id).await?;
     let page =
         page.ok_or_else(|| Problem::bad_parameter("view", "the execution is no session".to_owned()))?;
-    Ok(SessionCallsPart::of(id, &page, query, jiff::Timestamp::now().as_millisecond()))
+    let may_undo = rights.operate && may_undo(inspected);
+    Ok(SessionCallsPart::of(id, &page, query, may_undo, jiff::Timestamp::now().as_millisecond()))
 }
 
 async fn journal_part(
@@ -407,4 +417,22 @@ pub async fn value(
     let mut response = axum::Json(found).into_response();
     response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn live_stream_keeps_the_place_that_the_page_shows() {
+        let query = PageQuery {
+            view: "journal".to_owned(),
+            from: 200,
+            before: Some(41),
+            kind: "step_failed".to_owned(),
+            ..PageQuery::default()
+        };
+        let path = query.live_path("x1", 52);
+        assert_eq!(path, "/executions/x1/live?view=journal&after=52&from=200&kind=step_failed&before=41");
+    }
 }

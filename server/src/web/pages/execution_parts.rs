@@ -65,6 +65,7 @@ pub struct HeadPart {
     plan: String,
     plan_path: String,
     version: u32,
+    status: ExecutionStatus,
     mark: StatusMark,
     is_orphaned: bool,
     controls: Vec<ControlButton>,
@@ -92,6 +93,7 @@ impl HeadPart {
             plan: view.plan.name.clone(),
             plan_path: format!("/?plan={}", url_part(&view.plan.name)),
             version: view.plan.version,
+            status: view.status,
             mark: StatusMark::of_execution(view.status).pill(),
             is_orphaned: inspected.is_orphaned,
             controls: if rights.operate { controls(inspected) } else { Vec::new() },
@@ -109,6 +111,11 @@ impl HeadPart {
             id: view.id.to_string(),
         }
     }
+}
+
+/// Whether an undo can be asked for.
+pub fn may_undo(inspected: &InspectedExecution) -> bool {
+    inspected.can_undo && inspected.view.status != ExecutionStatus::Compensating
 }
 
 /// The commands that fit an execution's state.
@@ -129,7 +136,7 @@ fn controls(inspected: &InspectedExecution) -> Vec<ControlButton> {
         | ExecutionStatus::Cancelled
         | ExecutionStatus::Compensated => {}
     }
-    if inspected.can_undo && view.status != ExecutionStatus::Compensating {
+    if may_undo(inspected) {
         controls.push(button("undo", "compensating", "Undo…", true));
     }
     if view.ended_at.is_none() && view.ending.is_none() {

@@ -5,8 +5,8 @@ use askama::Template;
 use askama::filters::HtmlSafe;
 
 use super::execution::PageQuery;
-use super::markup::{Icon, Markup, StatusMark, icon};
-use super::times::{PageTime, duration, page_time};
+use super::markup::{Icon, Markup, StatusMark, count, icon};
+use super::times::{PageTime, duration, going_on_since, page_time};
 use crate::service::{
     CallUndoView, SessionCallView, SessionPageView, StayingEffect, StaysBecause, UndoClass,
 };
@@ -23,6 +23,9 @@ pub struct SessionCallsPart {
     calls: Vec<SessionCallLine>,
     more: usize,
     effects: Vec<EffectLine>,
+    execution: String,
+    /// The reader may undo it, and an undo would restore files.
+    restores_files: bool,
     labels: Vec<LabelLine>,
     budget: Vec<BudgetLine>,
     command: String,
@@ -43,6 +46,8 @@ struct SessionCallLine {
     mark: StatusMark,
     is_denied: bool,
     undo: String,
+    /// The reader may undo it and what came after it.
+    may_undo_from: bool,
     rule: Option<String>,
     refusal: Option<Markup>,
     joined: Vec<String>,
@@ -50,11 +55,11 @@ struct SessionCallLine {
 
 /// One thing that an undo would do, or that stays.
 #[derive(Debug)]
-struct EffectLine {
-    icon: Icon,
-    class: &'static str,
-    what: String,
-    why: String,
+pub struct EffectLine {
+    pub icon: Icon,
+    pub class: &'static str,
+    pub what: String,
+    pub why: String,
 }
 
 #[derive(Debug)]
@@ -65,18 +70,27 @@ struct LabelLine {
 
 #[derive(Debug)]
 struct BudgetLine {
-    name: String,
-    text: String,
+    name: &'static str,
+    used: Markup,
+    limit: String,
     percent: u64,
 }
 
 impl SessionCallsPart {
-    pub fn of(id: &str, page: &SessionPageView, query: &PageQuery, now_ms: i64) -> Self {
-        let effect = |call: &SessionCallView| page.undo.iter().find(|undo| undo.step == call.step);
+    /// `may_undo`: an undo is possible, and the reader may ask for it.
+    pub fn of(id: &str, page: &SessionPageView, query: &PageQuery, may_undo: bool, now_ms: i64) -> Self {
+        let line = |call: &SessionCallView| {
+            let undo = page.undo.iter().find(|undo| undo.step == call.step);
+            let may_undo_from = may_undo && undo.is_some_and(is_undone);
+            SessionCallLine { may_undo_from, ..SessionCallLine::of(id, call, undo, query) }
+        };
+        let has_files = |undo: &CallUndoView| !undo.restores.is_empty() || !undo.removes.is_empty();
         Self {
-            calls: page.calls.iter().map(|call| SessionCallLine::of(id, call, effect(call), query)).collect(),
+            calls: page.calls.iter().map(line).collect(),
             more: page.more,
-            effects: page.undo.iter().flat_map(effect_lines).collect(),
+            effects: effect_lines(&page.undo),
+            execution: id.to_owned(),
+            restores_files: may_undo && page.undo.iter().any(has_files),
             labels: page
                 .labels
                 .iter()
@@ -111,6 +125,7 @@ impl SessionCallLine {
             mark: StatusMark::of_call(call.status, is_denied),
             is_denied,
             undo: undo_text(call, undo, is_denied),
+            may_undo_from: false,
             rule: call.rule.clone(),
             refusal: call.refusal.as_deref().map(|text| Markup::quote(text, 300)),
             joined: call.joined.clone(),
@@ -180,8 +195,38 @@ fn word(why: StaysBecause) -> String {
     why.as_str().replace('_', " ")
 }
 
-/// What an undo would do with one call.
-fn effect_lines(call: &CallUndoView) -> Vec<EffectLine> {
+/// Whether an undo does something about the call.
+fn is_undone(call: &CallUndoView) -> bool {
+    call.call.is_some() || !call.restores.is_empty() || !call.removes.is_empty()
+}
+
+/// What an undo would do with these calls, and what stays.
+pub fn effect_lines(calls: &[CallUndoView]) -> Vec<EffectLine> {
+    calls.iter().flat_map(effects_of_call).collect()
+}
+
+/// What an undo would do, in a sentence: how many files and calls, and how much stays.
+pub fn undo_sentence(calls: &[CallUndoView]) -> String {
+    let files: usize = calls.iter().map(|call| call.restores.len() + call.removes.len()).sum();
+    let (taken_back, stays) = (
+        calls.iter().filter(|call| call.call.is_some()).count(),
+        calls.iter().filter(|call| !call.stays.is_empty()).count(),
+    );
+    let mut sentence = match (files, taken_back) {
+        (0, 0) => "Undoes nothing".to_owned(),
+        (0, _) => format!("Takes {} back", count(taken_back, "call")),
+        (_, 0) => format!("Restores {}", count(files, "file")),
+        (_, _) => format!("Restores {} and takes {} back", count(files, "file"), count(taken_back, "call")),
+    };
+    match stays {
+        0 => {}
+        1 => sentence += "; of 1 call something stays",
+        many => sentence += &format!("; of {many} calls something stays"),
+    }
+    sentence + "."
+}
+
+fn effects_of_call(call: &CallUndoView) -> Vec<EffectLine> {
     let mut lines = Vec::new();
     let mut push = |name: &'static str, class: &'static str, what: String, why: String| {
         lines.push(EffectLine { icon: icon(name), class, what, why });
@@ -218,23 +263,21 @@ fn files_text(files: &[String]) -> String {
 }
 
 fn budget_lines(page: &SessionPageView, now_ms: i64) -> Vec<BudgetLine> {
-    let mut lines = Vec::new();
     let percent = |part: u64, whole: u64| (part * FULL / whole.max(1)).min(FULL);
     let calls = u64::from(page.calls_started);
-    lines.push(match page.budget.calls {
-        Some(limit) => BudgetLine {
-            name: "Calls".to_owned(),
-            text: format!("{calls} of {limit}"),
-            percent: percent(calls, u64::from(limit)),
-        },
-        None => BudgetLine { name: "Calls".to_owned(), text: calls.to_string(), percent: 0 },
-    });
+    let mut lines = vec![BudgetLine {
+        name: "Calls",
+        used: Markup::text(&calls.to_string()),
+        limit: page.budget.calls.map(|limit| limit.to_string()).unwrap_or_default(),
+        percent: page.budget.calls.map_or(0, |limit| percent(calls, u64::from(limit))),
+    }];
     if let Some(wall_ms) = page.budget.wall_ms {
         let passed = u64::try_from(now_ms - page.began_at_ms).unwrap_or(0);
-        let shown = |ms: u64| duration(i64::try_from(ms).unwrap_or(i64::MAX));
         lines.push(BudgetLine {
-            name: "Time".to_owned(),
-            text: format!("{} of {}", shown(passed), shown(wall_ms)),
+            name: "Time",
+            // The script counts it, so that it does not make each rendering another.
+            used: Markup::from_rendered(going_on_since(page.began_at_ms).to_string()),
+            limit: duration(i64::try_from(wall_ms).unwrap_or(i64::MAX)),
             percent: percent(passed, wall_ms),
         });
     }

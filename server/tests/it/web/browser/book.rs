@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::driver::Browser;
+use super::session;
 use crate::cli::Sandbox;
 use crate::web::server::{WebServer, new_token};
 
@@ -35,6 +36,8 @@ pub struct Executions {
     pub running: String,
     pub compensated: String,
     pub succeeded: String,
+    /// The guarded session of an agent.
+    pub session: String,
     /// The plan of `blocked`, of which there are two versions.
     pub plan: String,
 }
@@ -51,7 +54,9 @@ fn sandbox_with(servers: &str) -> Sandbox {
     let names: serde_json::Map<String, Value> = serde_json::from_str(servers).unwrap();
     let entries: serde_json::Map<String, Value> =
         names.keys().map(|name| (name.clone(), scripted_server("servers.json", name))).collect();
-    sandbox.write_config(json!({ "project": "billing", "mcpServers": entries }));
+    let (guard, known) = session::guard_config();
+    let config = json!({ "project": "billing", "mcpServers": entries, "guard": guard, "servers": known });
+    sandbox.write_config(config);
     sandbox
 }
 
@@ -97,6 +102,7 @@ impl Book {
             &json!({ "step_id": "report", "answer": "abandon", "reason": "sent by hand" }),
         );
         let compensated = book.run(&plan(TRAVEL_BOOKING));
+        let session = session::run(&book.sandbox);
         let cancelled = book.run(&plan(CONTRACT_REVIEW));
         book.act(&cancelled, "cancel", &json!({ "reason": "superseded" }));
         let awaiting_agent = book.run(&plan(CONTRACT_REVIEW));
@@ -108,7 +114,16 @@ impl Book {
             .write("servers.json", &SERVERS.replace("Send a mail.", "Send a mail, and a copy of it."));
         (
             book,
-            Executions { blocked, awaiting_approval, awaiting_agent, running, compensated, succeeded, plan },
+            Executions {
+                blocked,
+                awaiting_approval,
+                awaiting_agent,
+                running,
+                compensated,
+                succeeded,
+                session,
+                plan,
+            },
         )
     }
 

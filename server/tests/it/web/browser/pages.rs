@@ -241,14 +241,14 @@ const PAGES: [&str; 29] = [
 
 /// The pages from which links lead to all others, and those that nothing links to.
 fn first_pages(executions: &Executions) -> Vec<String> {
-    let Executions { blocked, awaiting_approval, awaiting_agent, running, compensated, succeeded, plan } =
-        executions;
+    let Executions { blocked, running, session, plan, .. } = executions;
+    let Executions { awaiting_approval, awaiting_agent, compensated, succeeded, .. } = executions;
     let mut pages: Vec<String> =
         ["/", "/login", "/tools/mail/send", "/bulk?action=cancel&all=1&plan=release-service"]
             .map(str::to_owned)
             .into();
     pages.push(format!("/plans/{plan}"));
-    for id in [blocked, awaiting_approval, awaiting_agent, running, compensated, succeeded] {
+    for id in [blocked, awaiting_approval, awaiting_agent, running, compensated, succeeded, session] {
         pages.push(format!("/executions/{id}"));
     }
     for view in ["graph", "timeline", "steps", "journal"] {
@@ -261,5 +261,6 @@ fn first_pages(executions: &Executions) -> Vec<String> {
     for action in ["undo", "cancel"] {
         pages.push(format!("/executions/{blocked}/confirm?action={action}"));
     }
+    pages.push(format!("/executions/{session}/confirm?action=undo&from=c3"));
     pages
 }

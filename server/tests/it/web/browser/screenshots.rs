@@ -22,14 +22,15 @@ pub fn folder() -> Option<PathBuf> {
 }
 
 /// The pictures: file name, page, and how it is looked at.
-fn pictures(executions: &Executions) -> [(&'static str, String, Viewport); 6] {
-    let Executions { blocked, running, .. } = executions;
+fn pictures(executions: &Executions) -> [(&'static str, String, Viewport); 7] {
+    let Executions { blocked, running, session, .. } = executions;
     [
         ("executions", "/".to_owned(), DESKTOP),
         ("execution", format!("/executions/{blocked}"), DESKTOP),
         ("step", format!("/executions/{blocked}?view=timeline&step=rollout#tabs"), DESKTOP_DARK),
         ("questions", "/questions".to_owned(), DESKTOP),
         ("steps", format!("/executions/{running}?view=steps"), DESKTOP_DARK),
+        ("session", format!("/executions/{session}"), DESKTOP),
         ("phone", "/questions".to_owned(), PHONE),
     ]
 }
