@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use actbook_engine::execution::SESSION_PLAN_ID;
 use actbook_engine::policy::{EndStatus, ErrorCategory, Outcome, WaitKind};
 use serde::Serialize;
 
@@ -212,6 +213,8 @@ impl Journal<'_> {
         }
         let ids: Vec<&str> = by_plan.keys().map(String::as_str).collect();
         let mut names = plans::names(&self.0.db, self.0.tenant, &ids).await?;
+        // Sessions follow no plan, and have one id for all.
+        names.insert(SESSION_PLAN_ID.to_owned(), "guarded sessions".to_owned());
         let mut figures: Vec<PlanFigures> = by_plan
             .into_iter()
             .map(|(id, by_status)| PlanFigures::of(names.remove(&id).unwrap_or_default(), id, &by_status))
@@ -370,6 +373,11 @@ impl DurationPercentiles {
 }
 
 impl PlanFigures {
+    /// Whether it stands for all guarded sessions, which follow no plan.
+    pub fn is_session(&self) -> bool {
+        self.id == SESSION_PLAN_ID
+    }
+
     fn of(name: String, id: String, by_status: &BTreeMap<String, Count>) -> Self {
         let mut all = Count::default();
         by_status.values().for_each(|count| all.merge(count, 1));

@@ -63,8 +63,11 @@ pub struct HeadPart {
     id: String,
     short: String,
     plan: String,
-    plan_path: String,
-    version: u32,
+    /// `None`: it is a session, and follows no plan.
+    of_plan: Option<PlanHead>,
+    /// The labels of a session, and the name of its folder.
+    labels: Vec<String>,
+    folder: Option<String>,
     status: ExecutionStatus,
     mark: StatusMark,
     is_orphaned: bool,
@@ -88,13 +91,15 @@ impl HeadPart {
     pub fn of(inspected: &InspectedExecution, rights: ReaderRights) -> Self {
         let view = &inspected.view;
         let (kind, name) = split_actor(inspected.started_by.as_deref().unwrap_or("unknown"));
+        let session = view.session.as_ref();
         Self {
             short: short_id(view.id.as_str()).to_owned(),
             plan: view.plan.name.clone(),
-            plan_path: format!("/?plan={}", url_part(&view.plan.name)),
-            version: view.plan.version,
+            of_plan: if session.is_some() { None } else { Some(PlanHead::of(view)) },
+            labels: session.map(|session| session.labels.clone()).unwrap_or_default(),
+            folder: session.and_then(|session| folder_name(session.folder.as_deref()?)),
             status: view.status,
-            mark: StatusMark::of_execution(view.status).pill(),
+            mark: mark_of(view).pill(),
             is_orphaned: inspected.is_orphaned,
             controls: if rights.operate { controls(inspected) } else { Vec::new() },
             task_path: format!("/tasks/{}", url_part(view.task.as_deref().unwrap_or_default())),
@@ -111,6 +116,38 @@ impl HeadPart {
             id: view.id.to_string(),
         }
     }
+}
+
+/// The plan in the head of an execution's page.
+#[derive(Debug)]
+struct PlanHead {
+    version: u32,
+    /// Leads to its other executions.
+    path: String,
+}
+
+impl PlanHead {
+    fn of(view: &ExecutionView) -> Self {
+        Self { version: view.plan.version, path: format!("/?plan={}", url_part(&view.plan.name)) }
+    }
+}
+
+/// The mark of an execution; a session that goes on is open, whether or not a call is under way.
+fn mark_of(view: &ExecutionView) -> StatusMark {
+    if is_open_session(view) {
+        return StatusMark::new("running", "Open");
+    }
+    StatusMark::of_execution(view.status)
+}
+
+/// Whether it is a session that goes on and waits for nothing.
+fn is_open_session(view: &ExecutionView) -> bool {
+    view.session.is_some() && view.status == ExecutionStatus::Running
+}
+
+/// The last part of a folder's path.
+fn folder_name(path: &str) -> Option<String> {
+    Some(std::path::Path::new(path).file_name()?.to_string_lossy().into_owned())
 }
 
 /// Whether an undo can be asked for.
@@ -188,10 +225,12 @@ impl BriefPart {
         let mut questions: Vec<QuestionCard> =
             shown.map(|one| QuestionCard::of(inspected, one, rights.values)).collect();
         let ending = take_ending_answers(&mut questions);
+        // A call of an open session that was denied or failed stops nothing: the list of calls shows it.
+        let brief = view.brief.as_ref().filter(|_| !is_open_session(view));
         Self {
             execution: view.id.to_string(),
             guarantee: view.guarantee.clone(),
-            columns: view.brief.as_ref().map(|brief| BriefColumns::of(view, brief, rights.values)),
+            columns: brief.map(|brief| BriefColumns::of(view, brief, rights.values)),
             more: inspected.questions.len().saturating_sub(QUESTIONS_MAX),
             questions,
             ending,

@@ -49,6 +49,10 @@ pub fn sentence(inspected: &InspectedExecution, shows_values: bool) -> Markup {
 }
 
 fn running(inspected: &InspectedExecution, text: &mut Markup) {
+    if let Some(calls) = inspected.view.call_summary() {
+        text.push_text(&format!("The session is open. {calls}."));
+        return;
+    }
     if inspected.is_orphaned {
         text.push_text("No process drives it: the one that did is gone. Resume takes it up. ");
         push_done(&inspected.view, text);

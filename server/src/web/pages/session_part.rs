@@ -82,7 +82,9 @@ impl SessionCallsPart {
         let line = |call: &SessionCallView| {
             let undo = page.undo.iter().find(|undo| undo.step == call.step);
             let may_undo_from = may_undo && undo.is_some_and(is_undone);
-            SessionCallLine { may_undo_from, ..SessionCallLine::of(id, call, undo, query) }
+            let summary = within_folder(&call.summary, page.folder.as_deref());
+            let summary = if summary.is_empty() { &call.tool } else { summary }.to_owned();
+            SessionCallLine { may_undo_from, summary, ..SessionCallLine::of(id, call, undo, query) }
         };
         let has_files = |undo: &CallUndoView| !undo.restores.is_empty() || !undo.removes.is_empty();
         Self {
@@ -120,7 +122,7 @@ impl SessionCallLine {
             path: query.step_path(id, call.step.as_str()),
             at: call.at.as_deref().map(page_time),
             icon: icon(tool_icon(&call.tool)),
-            summary: if call.summary.is_empty() { call.tool.clone() } else { call.summary.clone() },
+            summary: String::new(),
             about,
             mark: StatusMark::of_call(call.status, is_denied),
             is_denied,
@@ -131,6 +133,12 @@ impl SessionCallLine {
             joined: call.joined.clone(),
         }
     }
+}
+
+/// A path within the session's folder, without the folder; any other text as it is.
+fn within_folder<'a>(summary: &'a str, folder: Option<&str>) -> &'a str {
+    let within = folder.and_then(|folder| summary.strip_prefix(folder)?.strip_prefix('/'));
+    within.unwrap_or(summary)
 }
 
 impl LabelLine {

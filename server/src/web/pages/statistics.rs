@@ -183,8 +183,9 @@ fn plans(stats: &Stats, links: &RowLinks<'_>) -> FigureTable {
     let row = |plan: &crate::service::PlanFigures| {
         let runs = links.executions(&[("plan", &plan.id)]);
         let succeeded = links.executions(&[("plan", &plan.id), ("status", "succeeded")]);
+        let path = if plan.is_session() { runs.clone() } else { format!("/plans/{}", url_part(&plan.id)) };
         FigureRow {
-            name: Markup::link(&format!("/plans/{}", url_part(&plan.id)), &plan.name, "link"),
+            name: Markup::link(&path, &plan.name, "link"),
             figures: vec![
                 (grouped(plan.executions), runs.clone()),
                 (share(plan.success_rate), succeeded),

@@ -113,6 +113,7 @@ fn session_is_watched_and_undone_from_a_call_on_its_page() {
     let browser = book.browser();
     browser.open(&format!("/executions/{id}"));
     browser.wait_for_text("*[@id='view']", "src/new.ts");
+    browser.wait_for_text("*[@id='head']", "The session is open. 2 calls: 2 succeeded.");
     assert!(browser.text().contains("None."), "no label yet: {}", browser.text());
     browser.run("window.isTheSamePage = true;", vec![]);
 
@@ -122,6 +123,7 @@ fn session_is_watched_and_undone_from_a_call_on_its_page() {
     browser.wait_for_text("*[contains(@class, 'label')]", "Since c3, forum/read_thread");
     browser.wait_for_text("*[@id='view']", "joined with c3");
     browser.wait_for_text("*[@id='tab-steps']", "3");
+    browser.wait_for_text("*[@id='head']", "untrusted");
     agent.write("src/later.ts", "third\n");
     browser.wait_for_text("*[@id='view']", "src/later.ts");
     assert_eq!(browser.run("return window.isTheSamePage;", vec![]), true);
