@@ -8,6 +8,7 @@ mod beneath;
 mod blobs;
 mod changes;
 mod collect;
+mod hard_links;
 mod ignore;
 mod index;
 mod restore;

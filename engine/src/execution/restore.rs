@@ -2,7 +2,7 @@
 //! before the earliest undone call, where the path still holds what the latest left. Where a path was changed between
 //! two calls by something else, the calls before that are a run of their own, and a person is asked about them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -27,6 +27,21 @@ struct PathChange<'a> {
 struct CallChanges<'a> {
     step: StepNo,
     paths: BTreeMap<&'a str, PathChange<'a>>,
+}
+
+/// What people have answered about what the restores of this undo found changed.
+struct RestoreAnswers {
+    /// The states that the step's restore may replace all the same, by path.
+    consent: BTreeMap<String, Value>,
+    /// The paths that the restore of a step left as they are. `None`: nobody knows which, so all of the step's.
+    left: BTreeMap<StepNo, Option<BTreeSet<String>>>,
+}
+
+impl RestoreAnswers {
+    fn leaves(&self, step: StepNo, path: &str) -> bool {
+        let left = self.left.get(&step);
+        left.is_some_and(|paths| paths.as_ref().is_none_or(|paths| paths.contains(path)))
+    }
 }
 
 impl ExecutionState {
@@ -75,9 +90,12 @@ pub(super) fn restore_arguments(
     };
     let calls: Vec<CallChanges<'_>> =
         order.iter().filter_map(|step| kept.get(step).map(|kept| call_changes(*step, kept))).collect();
-    let consent = consented_states(execution, no, values)?;
+    let answers = RestoreAnswers {
+        consent: consented_states(execution, no, values)?,
+        left: left_paths(execution, &order, values)?,
+    };
     let own = calls.iter().find(|call| call.step == no).expect("the step itself is to be restored");
-    let goals = own.paths.keys().filter_map(|path| goal(execution, &calls, no, path, &consent));
+    let goals = own.paths.keys().filter_map(|path| goal(&calls, no, path, &answers));
     let files: Vec<Value> = goals.collect();
     let field = |name: &str| own_before.1.get(name).cloned().unwrap_or_default();
     Ok(Ok(json!({ "folder": field("folder"), "machine": field("machine"), "files": files })))
@@ -133,18 +151,11 @@ fn object<'a>(value: &'a Value, field: &str) -> Option<&'a Map<String, Value>> {
 
 /// What a path is to hold after the undo of a call, and what may be replaced. `None`: an answer left a later change of
 /// the path in place, so this one stays too.
-fn goal(
-    execution: &Execution,
-    calls: &[CallChanges<'_>],
-    no: StepNo,
-    path: &str,
-    consent: &BTreeMap<String, Value>,
-) -> Option<Value> {
+fn goal(calls: &[CallChanges<'_>], no: StepNo, path: &str, answers: &RestoreAnswers) -> Option<Value> {
     let with_path = calls.iter().filter_map(|call| Some((call.step, call.paths.get(path)?)));
     let chain: Vec<(StepNo, &PathChange<'_>)> = with_path.collect();
     let own = chain.iter().position(|(step, _)| *step == no)?;
-    let is_left = |(step, _): &(StepNo, &PathChange<'_>)| execution.step(*step).undo.left_in_place;
-    if chain[own + 1..].iter().any(is_left) {
+    if chain[own + 1..].iter().any(|(step, _)| answers.leaves(*step, path)) {
         return None;
     }
     let follows = |at: usize| is_undisturbed(chain[at].1, chain[at + 1].1);
@@ -152,7 +163,7 @@ fn goal(
     let last = (own..chain.len() - 1).take_while(|at| follows(*at)).last().map_or(own, |at| at + 1);
     let (goal, own) = (chain[first].1.before, chain[own].1);
     let mut from: Vec<&Value> = chain[last].1.after.into_iter().collect();
-    from.extend(consent.get(path));
+    from.extend(answers.consent.get(path));
     from.extend(own.after.filter(|left| is_folder(left) && !from.contains(left)));
     // A folder goes with the call that made it: until then it holds what other calls left in it.
     let to = if is_folder(own.before) && !is_folder(goal) { own.before } else { goal };
@@ -179,9 +190,35 @@ fn consented_states(
     values: &LoadedPayloads,
 ) -> Result<BTreeMap<String, Value>, MissingPayloads> {
     let Some(stored) = execution.step(no).undo.consent else { return Ok(BTreeMap::new()) };
-    let Some(found) = values.0.get(&stored.position) else {
-        return Err(MissingPayloads(vec![stored.position]));
-    };
-    let changed = found.pointer("/output/changed").and_then(Value::as_object);
+    let changed = found_changed(stored, values)?;
     Ok(changed.into_iter().flatten().map(|(path, state)| (path.clone(), state.clone())).collect())
+}
+
+/// The steps whose restore was answered with leaving what it had found changed, with the paths that it left: all
+/// others of the step were restored.
+fn left_paths(
+    execution: &Execution,
+    steps: &[StepNo],
+    values: &LoadedPayloads,
+) -> Result<BTreeMap<StepNo, Option<BTreeSet<String>>>, MissingPayloads> {
+    let mut left = BTreeMap::new();
+    for no in steps.iter().filter(|no| execution.step(**no).undo.left_in_place) {
+        let last = execution.step(*no).last_compensation();
+        let found = last.filter(|last| last.category == Some(ErrorCategory::Policy));
+        let changed = match found.and_then(|last| last.result) {
+            Some(stored) => found_changed(stored, values)?,
+            None => None,
+        };
+        left.insert(*no, changed.map(|changed| changed.keys().cloned().collect()));
+    }
+    Ok(left)
+}
+
+/// The paths that a restore found changed, with what they held, from its result. `None`: the result names none.
+fn found_changed(
+    stored: PayloadRef,
+    values: &LoadedPayloads,
+) -> Result<Option<&Map<String, Value>>, MissingPayloads> {
+    let found = values.0.get(&stored.position).ok_or_else(|| MissingPayloads(vec![stored.position]))?;
+    Ok(found.pointer("/output/changed").and_then(Value::as_object))
 }

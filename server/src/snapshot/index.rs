@@ -15,6 +15,7 @@ use super::SnapshotSettings;
 use super::beneath::RootFolder;
 use super::blobs::{SessionStore, StoreError};
 use super::changes;
+use super::hard_links::other_names;
 use super::scan::{ContentUse, FoundEntry, Stamp, Walk, read_state};
 use super::state::{FileChange, FileState};
 
@@ -238,8 +239,8 @@ pub(super) fn keep_path(
 }
 
 impl SessionStore {
-    /// Keeps the states of single paths, made durable. Folders that are missing on the way to a path are listed too:
-    /// a call that writes the path makes them.
+    /// Keeps the states of single paths, made durable. Folders that are missing on the way to a path are listed too,
+    /// because a call that writes the path makes them, and the other names of its file, because it may write those.
     pub fn keep_paths(
         &mut self,
         settings: &SnapshotSettings,
@@ -262,6 +263,10 @@ impl SessionStore {
             }
             let state = keep_path(self, settings, &root, path)?;
             kept.push((path.clone(), state));
+        }
+        for path in other_names(settings, &root, paths)? {
+            let state = keep_path(self, settings, &root, &path)?;
+            kept.push((path, state));
         }
         self.sync()?;
         Ok(kept)
@@ -319,6 +324,20 @@ mod tests {
         let kept = store.keep_paths(&settings(&project), &["d/e/f.txt".to_owned()]).expect("kept");
         let paths: Vec<&str> = kept.iter().map(|(path, _)| path.as_str()).collect();
         assert_eq!(paths, ["d", "d/e", "d/e/f.txt"]);
+    }
+
+    #[test]
+    fn other_names_of_a_written_file_are_listed() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(scratch.path().join("project/d")).expect("a folder");
+        let project = scratch.path().join("project").canonicalize().expect("it is there");
+        std::fs::write(project.join("a.txt"), "one").expect("a file");
+        std::fs::write(project.join("b.txt"), "one").expect("a file");
+        std::fs::hard_link(project.join("a.txt"), project.join("d/c.txt")).expect("a link");
+        let mut store = SessionStore::create(scratch.path(), "one").expect("a store");
+        let kept = store.keep_paths(&settings(&project), &["a.txt".to_owned()]).expect("kept");
+        let paths: Vec<&str> = kept.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["a.txt", "d/c.txt"]);
     }
 
     #[test]

@@ -25,7 +25,8 @@ fn make_session() -> (Project, Tree) {
 }
 
 fn open_journal(project: &Project) -> DirectSql {
-    DirectSql::open(&format!("sqlite:{}", project.sandbox.path("data/actbook/actbook.db").display()))
+    let default = || format!("sqlite:{}", project.sandbox.path("data/actbook/actbook.db").display());
+    DirectSql::open(&project.sandbox.database.clone().unwrap_or_else(default))
 }
 
 /// Kills the process once the journal has reached the position, after a short random time. False: it had ended.
@@ -73,6 +74,53 @@ fn undo_that_is_killed_at_any_position_is_finished_by_the_next_one() {
         }
     }
     panic!("the undo does not end");
+}
+
+/// A session of three calls, whose hooks are killed once, when the journal has reached `position`. A client makes no call
+/// whose hook has died.
+fn run_session(project: &Project, position: i64, rng: &mut SeededRng) {
+    let mut is_due = true;
+    let mut run_hook = |event: &Value| {
+        if !is_due {
+            assert_eq!(decide(&project.sandbox, event), None);
+            return true;
+        }
+        let hook = start_hook(&project.sandbox, "claude-code", &event.to_string(), &[]);
+        is_due = !kill_at(project, hook, position, rng);
+        is_due
+    };
+    for call in 0..3 {
+        let script = format!("echo {call} >> a.txt; mkdir -p made{call}; echo {call} > made{call}/x.txt");
+        let mut event =
+            super::before(&project.sandbox, &format!("t{call}"), "Bash", json!({ "command": script }));
+        event["cwd"] = json!(project.folder());
+        if run_hook(&event) {
+            let ran =
+                Command::new("sh").args(["-c", &script]).current_dir(project.folder()).status().unwrap();
+            assert!(ran.success());
+            run_hook(&after(&event, json!({})));
+        }
+    }
+    decide(&project.sandbox, &session_event(&project.sandbox, "Stop", json!({})));
+}
+
+#[test]
+fn hook_that_is_killed_at_any_position_loses_nothing() {
+    let mut rng = SeededRng::from_env("kills of hooks at positions");
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        let undisturbed = Project::on(kind);
+        run_session(&undisturbed, i64::MAX, &mut rng);
+        let last = open_journal(&undisturbed).head();
+        for position in 1..=last {
+            let project = Project::on(kind);
+            project.write("a.txt", "one\n");
+            let before = project.tree();
+            run_session(&project, position, &mut rng);
+            project.sandbox.expect(0, &["verify"]);
+            project.undo(&[], "skip");
+            assert_eq!(differences(&before, &project.tree()), Vec::<String>::new(), "{kind:?}: {position}");
+        }
+    }
 }
 
 #[test]

@@ -4,6 +4,8 @@
 use super::*;
 
 const SESSIONS_DEFAULT: usize = 60;
+/// Fewer on PostgreSQL: the files are kept in the same way.
+const POSTGRES_SESSIONS_DEFAULT: usize = 10;
 /// The same sessions in each run; `ACTBOOK_SEED` and `ACTBOOK_UNDO_SESSIONS` choose others.
 const SEED_DEFAULT: u64 = 1;
 /// Sessions in one sandbox: each has a project of its own.
@@ -12,18 +14,27 @@ const NAMES: [&str; 8] = ["a.txt", "b.txt", "d/c.txt", "d/e/f.txt", "g/h.txt", "
 
 #[test]
 fn folder_is_as_before_but_for_what_a_person_touched() {
+    run_sessions(times("ACTBOOK_UNDO_SESSIONS", SESSIONS_DEFAULT), Project::new);
+}
+
+#[test]
+fn folder_is_as_before_with_a_journal_in_postgres() {
+    let sessions = times("ACTBOOK_UNDO_POSTGRES_SESSIONS", POSTGRES_SESSIONS_DEFAULT);
+    run_sessions(sessions, || Project::on(Kind::Postgres));
+}
+
+fn run_sessions(sessions: usize, new_project: impl Fn() -> Project) {
     let has_seed = std::env::var_os("ACTBOOK_SEED").is_some();
     let mut rng =
         if has_seed { SeededRng::from_env("random guarded sessions") } else { SeededRng::new(SEED_DEFAULT) };
-    for session in 0..times("ACTBOOK_UNDO_SESSIONS", SESSIONS_DEFAULT) {
+    for session in 0..sessions {
         let seed = rng.next();
         eprintln!("session {session}, seed {seed}");
-        run_session(&mut SeededRng::new(seed));
+        run_session(new_project(), &mut SeededRng::new(seed));
     }
 }
 
-fn run_session(rng: &mut SeededRng) {
-    let mut project = Project::new();
+fn run_session(mut project: Project, rng: &mut SeededRng) {
     make_project(&project, rng);
     let before = project.tree();
     for _ in 0..=rng.below(CALLS_MAX) {
@@ -133,6 +144,8 @@ fn script(rng: &mut SeededRng) -> String {
         format!("rm -f {one}; mkdir -p {one}; echo inside > {one}/in.txt"),
         format!("cp -r {folder} copy{}; echo {} >> {one}", rng.below(9), rng.next()),
         format!("echo before > {one}; false"),
+        format!("ln {one} hard{}", rng.below(4)),
+        format!("ln -f {one} {other}; echo more >> {other}"),
     ];
     let count = 1 + rng.below(2);
     (0..count).map(|_| rng.pick(&scripts).clone()).collect::<Vec<_>>().join("\n")

@@ -203,3 +203,31 @@ fn plan_may_not_restore_files() {
     assert_ne!(ran.code, Some(0), "{}", ran.stdout);
     assert!(!project.sandbox.expect(0, &["tools", "list"]).contains("restore_files"));
 }
+
+#[test]
+fn edit_that_stays_leaves_no_folder_of_the_session_behind() {
+    let mut project = Project::new();
+    project.write("a.txt", "one");
+    let before = project.tree();
+    project.agent_runs("mkdir n");
+    project.agent_runs("rmdir n; echo two > a.txt");
+    project.write("a.txt", "mine");
+    assert_eq!(project.undo(&[], "skip"), BTreeSet::from(["a.txt".to_owned()]));
+    assert_eq!(project.read("a.txt"), "mine");
+    project.write("a.txt", "one");
+    assert_eq!(differences(&before, &project.tree()), Vec::<String>::new());
+}
+
+#[test]
+fn write_through_one_name_of_a_file_is_undone_at_all_its_names() {
+    let mut project = Project::new();
+    project.write("a.txt", "one");
+    std::fs::create_dir(project.path("d")).unwrap();
+    std::fs::hard_link(project.path("a.txt"), project.path("d/b.txt")).unwrap();
+    let before = project.tree();
+    project.agent_runs("ln a.txt c.txt");
+    project.agent_writes("a.txt", "two");
+    assert_eq!(project.read("d/b.txt"), "two");
+    assert!(project.undo(&[], "skip").is_empty());
+    assert_eq!(differences(&before, &project.tree()), Vec::<String>::new());
+}
