@@ -95,7 +95,7 @@ impl Guard<'_> {
             let now = self.service.sessions().now_ms();
             let session = part.judged_with((&call.tool, &stored), call.agent.clone(), now);
             let (session_call, say) =
-                self.judge_call(caller, origin, session, call, &planned, Some(&part)).await;
+                self.judge_call(caller, origin, session, call, &planned, part.id()).await;
             let added = match self.service.sessions().add_call(caller, &part, session_call).await? {
                 AddedCall::Step(added) => added,
                 AddedCall::JudgeAgain => {
@@ -134,7 +134,8 @@ impl Guard<'_> {
         };
         for _ in 0..JUDGEMENTS_MAX {
             let session = sessions.live_state(&live, (&call.tool, &stored))?;
-            let (session_call, say) = self.judge_call(caller, origin, session, call, &planned, None).await;
+            let (session_call, say) =
+                self.judge_call(caller, origin, session, call, &planned, live.id()).await;
             match sessions.add_relayed_call(caller, &live, session_call).await? {
                 AddedRelayedCall::Started { step } => {
                     return Ok(CallDecision::Started { live, step, by_yes: false });
@@ -171,7 +172,7 @@ impl Guard<'_> {
                 }
                 SessionStepState::Waits => tokio::time::sleep(LOOK_AGAIN).await,
                 SessionStepState::Approved => {
-                    let before = self.prepare_undo(Some(&part), call).await.before;
+                    let before = self.prepare_undo(part.id(), call).await.before;
                     self.service.sessions().start_call(caller, &part, step, before).await?;
                 }
                 SessionStepState::Started => {
@@ -278,8 +279,8 @@ impl Guard<'_> {
         self.service.sessions().start(caller, &origin.key, start).await
     }
 
-    /// The call as the engine takes it, judged and with what its undo needs, and what is said of it. `part`: where files
-    /// are kept for the undo; `None` for a call that this process sends.
+    /// The call as the engine takes it, judged and with what its undo needs, and what is said of it. `part`: the id of the
+    /// part of the session, under which files are kept for the undo.
     async fn judge_call(
         &self,
         caller: &Caller,
@@ -287,7 +288,7 @@ impl Guard<'_> {
         session: JudgedSession,
         call: &GuardedCall,
         planned: &PlanMatch,
-        part: Option<&SessionPart>,
+        part: &str,
     ) -> (SessionCall, Option<String>) {
         let guard = self.config.guard();
         let session_call = session.call(call.tool.clone(), call.arguments.clone());

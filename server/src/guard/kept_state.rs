@@ -1,6 +1,6 @@
 //! What an undo needs to know of a call: the state before it is read before its intent is journaled, the state after it
-//! with its outcome. Both ways in use the same two functions: `prepare_undo` before a call is sent, `state_after` once it
-//! has ended.
+//! with its outcome, or after it for a call that this process sends. Both ways in use the same two functions:
+//! `prepare_undo` before a call is sent, `state_after` once it has ended.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,20 @@ use actbook_engine::rules::RuleEffect;
 use serde_json::{Map, Value, json};
 
 use super::{Guard, GuardedCall, judge, paths};
-use crate::config::{CallTemplate, SnapshotConfig};
+use crate::caller::Caller;
+use crate::config::{COMMAND_SERVER, CallTemplate, Config, McpServer, SnapshotConfig};
 use crate::error::Error;
 use crate::folders::data_folder;
-use crate::service::SessionPart;
+use crate::service::{LiveSession, SessionPart};
 use crate::snapshot::{
     self, FileState, IgnoreRules, RefreshLimits, SessionStore, SnapshotSettings, StoreError, machine_id,
 };
 
 /// How long reading the state before a call may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Arguments that hold a program to run.
+const COMMAND_ARGUMENTS: [&str; 5] = ["command", "cmd", "script", "code", "argv"];
 
 /// What was kept before a call, and how the call is undone.
 #[derive(Clone, Debug, Default)]
@@ -43,9 +47,9 @@ impl PreparedUndo {
 }
 
 impl Guard<'_> {
-    /// Reads and keeps what the undo of a call needs. Everything that the result names is durable. `part`: where files
-    /// are kept; `None`: no files are.
-    pub async fn prepare_undo(&self, part: Option<&SessionPart>, call: &GuardedCall) -> PreparedUndo {
+    /// Reads and keeps what the undo of a call needs. Everything that the result names is durable. `part`: the id of the
+    /// part of the session, under which files are kept.
+    pub async fn prepare_undo(&self, part: &str, call: &GuardedCall) -> PreparedUndo {
         if judge::is_read_only(self.config, call) {
             return PreparedUndo::default();
         }
@@ -53,16 +57,15 @@ impl Guard<'_> {
         if let Some(undo) = &settings.undo {
             return self.prepare_undo_call(undo, settings.before.as_ref(), call).await;
         }
-        let Some(part) = part else { return PreparedUndo::default() };
+        let Some(kept) = files_to_keep(self.config, call) else { return PreparedUndo::default() };
         let Some((config, settings)) = self.snapshot_settings() else { return PreparedUndo::default() };
         let settings = match settings {
             Ok(settings) => settings,
             Err(why) => return PreparedUndo::failed(config.over, why),
         };
-        match call.tool.as_str() {
-            "client/write" | "client/edit" => keep_targets(part, call, settings, config.over).await,
-            "client/shell" => keep_folder(part, settings, config).await,
-            _ => PreparedUndo::default(),
+        match kept {
+            KeptFiles::Targets(targets) => keep_targets(part, targets, settings, config.over).await,
+            KeptFiles::Folder => keep_folder(part, settings, config).await,
         }
     }
 
@@ -119,10 +122,27 @@ impl Guard<'_> {
         }
     }
 
+    /// Records the state after the call of a step that this process has sent, if its undo needs that.
+    pub async fn keep_state_after(
+        &self,
+        caller: &Caller,
+        live: &LiveSession,
+        step: &str,
+    ) -> Result<(), Error> {
+        let sessions = self.service.sessions();
+        if !sessions.needs_state_after(live, step)? {
+            return Ok(());
+        }
+        match self.state_after(&sessions.part_of(live).await?, step).await? {
+            Some(state) => sessions.keep_after(caller, live, step, state).await,
+            None => Ok(()),
+        }
+    }
+
     /// Begins to keep the session's folder, so that the first shell command waits less.
     pub async fn begin_snapshot(&self, part: &SessionPart) {
         if let Some((config, Ok(settings))) = self.snapshot_settings() {
-            drop(keep_folder(part, settings, config).await);
+            drop(keep_folder(part.id(), settings, config).await);
         }
     }
 
@@ -176,6 +196,45 @@ impl Guard<'_> {
     }
 }
 
+/// The files that are kept before a call.
+enum KeptFiles {
+    /// The files at these paths.
+    Targets(Vec<String>),
+    /// Everything in the session's folder.
+    Folder,
+}
+
+/// What is kept of files before a call that writes; `None`: nothing, because it reaches no files here as far as its name
+/// and its arguments tell.
+fn files_to_keep(config: &Config, call: &GuardedCall) -> Option<KeptFiles> {
+    match call.tool.as_str() {
+        "client/write" | "client/edit" => Some(KeptFiles::Targets(call_paths(call))),
+        "client/shell" => Some(KeptFiles::Folder),
+        _ if call.relayed.is_some() && runs_here(config, call.server()) => files_of_relayed(call),
+        _ => None,
+    }
+}
+
+/// A command may write anywhere. So may a call that names a folder: it moves, unpacks or commits what is in it.
+fn files_of_relayed(call: &GuardedCall) -> Option<KeptFiles> {
+    let is_command = COMMAND_ARGUMENTS.iter().any(|name| call.arguments.get(name).is_some());
+    let paths = call_paths(call);
+    if call.server() == COMMAND_SERVER || is_command || paths.iter().any(|path| Path::new(path).is_dir()) {
+        return Some(KeptFiles::Folder);
+    }
+    (!paths.is_empty()).then_some(KeptFiles::Targets(paths))
+}
+
+fn call_paths(call: &GuardedCall) -> Vec<String> {
+    paths::find_paths(&call.arguments, call.folder.as_deref())
+}
+
+/// Whether the server's calls can write files of this machine: those of a server at an address do not.
+fn runs_here(config: &Config, server: &str) -> bool {
+    let is_started_here = matches!(config.mcp_servers.get(server), Some(McpServer::Stdio { .. }));
+    is_started_here || server == COMMAND_SERVER
+}
+
 /// The call that reads the state around a call with these arguments.
 fn bind_read(before: &CallTemplate, arguments: &Value) -> Result<StateRead, String> {
     let template = ValueTemplate::parse_in(&before.arguments, ExpressionVocabulary::Undo);
@@ -190,15 +249,14 @@ fn restore_template() -> UndoTemplate {
     UndoTemplate { tool: RESTORE_TOOL.to_owned(), arguments: json!({}), check: None }
 }
 
-/// Keeps the files that a write or an edit names.
+/// Keeps the files that a call names.
 async fn keep_targets(
-    part: &SessionPart,
-    call: &GuardedCall,
+    part: &str,
+    targets: Vec<String>,
     settings: SnapshotSettings,
     over: RuleEffect,
 ) -> PreparedUndo {
-    let session = part.id().to_owned();
-    let targets = paths::find_paths(&call.arguments, call.folder.as_deref());
+    let session = part.to_owned();
     let work = tokio::task::spawn_blocking(move || {
         let (inside, outside) = sort_targets(&settings, &targets);
         let mut store = SessionStore::create(&data_folder(), &session)?;
@@ -240,9 +298,9 @@ fn sort_targets(
     (inside, outside)
 }
 
-/// Keeps the whole folder before a shell command.
-async fn keep_folder(part: &SessionPart, settings: SnapshotSettings, config: SnapshotConfig) -> PreparedUndo {
-    let session = part.id().to_owned();
+/// Keeps the whole folder before a command.
+async fn keep_folder(part: &str, settings: SnapshotSettings, config: SnapshotConfig) -> PreparedUndo {
+    let session = part.to_owned();
     let budget = config.budget;
     let work = tokio::task::spawn_blocking(move || {
         let mut store = SessionStore::create(&data_folder(), &session)?;

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 /// The names of arguments that hold a path or a list of paths, in lower case and without `_` and `-`.
-const PATH_KEYS: [&str; 34] = [
+const PATH_KEYS: [&str; 35] = [
     "path",
     "paths",
     "file",
@@ -40,6 +40,7 @@ const PATH_KEYS: [&str; 34] = [
     "out",
     "root",
     "workdir",
+    "repopath",
     "workingdirectory",
 ];
 

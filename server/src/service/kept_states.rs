@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::StateMoment;
-use actbook_engine::execution::{LoadedPayloads, PayloadRef};
+use actbook_engine::execution::{Command, LoadedPayloads, PayloadRef, SessionCommand};
 use serde_json::Value;
 
-use super::sessions::{SessionPart, Sessions};
+use super::sessions::{LiveSession, SessionPart, Sessions};
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::store::executions;
 
@@ -21,6 +22,29 @@ impl Sessions<'_> {
         let mut values = LoadedPayloads::default();
         self.0.executions().load_values(vec![position], &mut values).await?;
         Ok(values.0.get(&position).map(|value| (**value).clone()))
+    }
+
+    /// Whether something was kept before the call of a step that this process sends, so that the state after it is needed.
+    pub fn needs_state_after(self, live: &LiveSession, step: &str) -> Result<bool, Error> {
+        let needs = self.0.ledger.with_execution(live.stream, |execution| {
+            let no = execution.plan.find_step(step)?;
+            let call = execution.session.as_deref()?.call(no);
+            Some(call.before.is_some() || call.check.is_some())
+        })?;
+        Ok(needs == Some(true))
+    }
+
+    /// Records the state after the call of a step that this process has sent.
+    pub async fn keep_after(
+        self,
+        caller: &Caller,
+        live: &LiveSession,
+        step: &str,
+        state: Value,
+    ) -> Result<(), Error> {
+        let (step, moment) = (step.to_owned(), StateMoment::After);
+        let command = Command::Session(SessionCommand::KeepState { step, moment, state });
+        self.0.executions().command(caller, live.stream, command).await.map(drop)
     }
 
     /// The names of the contents that the journal names for this part of a session, and whether it takes calls. `None`:

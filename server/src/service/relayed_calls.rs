@@ -86,7 +86,8 @@ impl Sessions<'_> {
         live: &LiveSession,
         call: SessionCall,
     ) -> Result<AddedRelayedCall, Error> {
-        let servers = self.0.catalog().server_digests(&call.tool);
+        let mut servers = self.0.catalog().server_digests(&call.tool);
+        servers.extend(call.servers);
         let call = SessionCall { node: Some(self.node().await?), by_agent: false, servers, ..call };
         let command = Command::Session(SessionCommand::AddCall(Box::new(call)));
         let progress = match self.0.executions().command(caller, live.stream, command).await {

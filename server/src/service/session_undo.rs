@@ -206,7 +206,8 @@ impl Executions<'_> {
     async fn load_befores(self, execution: &Execution) -> Result<BTreeMap<StepNo, CallFactsKept>, Error> {
         let Some(session) = execution.session.as_deref() else { return Ok(BTreeMap::new()) };
         let before = |no: StepNo| session.kept_state(no, StateMoment::Before);
-        let arguments = |no: StepNo| execution.step(no).literal_arguments.filter(|_| is_shell(execution, no));
+        let arguments =
+            |no: StepNo| execution.step(no).literal_arguments.filter(|_| may_be_command(execution, no));
         let wanted = execution.step_numbers().filter(|no| may_have_effect(execution, *no));
         let wanted: Vec<StepNo> = wanted.collect();
         let positions = wanted.iter().flat_map(|no| [before(*no), arguments(*no)]).flatten();
@@ -221,7 +222,7 @@ impl Executions<'_> {
     }
 }
 
-/// What the journal has of a call beside its step: the state before it, and of a shell command its arguments.
+/// What the journal has of a call beside its step: the state before it, and of a command its arguments.
 #[derive(Debug)]
 struct CallFactsKept {
     before: Option<Value>,
@@ -267,8 +268,15 @@ fn may_have_effect(execution: &Execution, no: StepNo) -> bool {
     !rules.read_only && !step.attempts_to_undo(rules).is_empty()
 }
 
-fn is_shell(execution: &Execution, no: StepNo) -> bool {
-    execution.plan.step(no).tool() == Some("client/shell")
+/// Whether the call may have run a command: one of the shell, or of a server.
+fn may_be_command(execution: &Execution, no: StepNo) -> bool {
+    let tool = execution.plan.step(no).tool();
+    tool.is_some_and(|tool| tool == "client/shell" || (is_of_server(tool) && execution.restores_files(no)))
+}
+
+/// Whether a server offers the tool, and not the agent's client.
+fn is_of_server(tool: &str) -> bool {
+    !tool.starts_with("client/")
 }
 
 fn call_view(
@@ -293,6 +301,10 @@ fn call_view(
     match item.and_then(|item| Some((item.tool.as_deref()?, item))) {
         Some((RESTORE_TOOL, UndoItem { arguments: Some(arguments), .. })) => {
             add_files(&mut view, execution, arguments);
+            // What a server does beside its files, nobody sees.
+            if changes_no_file(arguments) && is_of_server(&view.tool) {
+                (view.class, view.stays) = (UndoClass::CannotUndo, vec![is_whole(StaysBecause::NoUndo)]);
+            }
         }
         Some((RESTORE_TOOL, _)) => view.stays.push(is_whole(StaysBecause::NoUndo)),
         Some((tool, item)) if item.trouble.is_none() => {
@@ -319,6 +331,11 @@ fn why_no_undo(execution: &Execution, no: StepNo, before: Option<&Value>) -> Sta
         return StaysBecause::NotSeen;
     }
     StaysBecause::NoUndo
+}
+
+/// Whether a restore with these arguments has nothing to do.
+fn changes_no_file(arguments: &Value) -> bool {
+    arguments.get("files").and_then(Value::as_array).is_none_or(Vec::is_empty)
 }
 
 /// Adds what a restore would do with each file, as the files are now.

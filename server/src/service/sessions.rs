@@ -58,6 +58,14 @@ pub struct LiveSession {
     pub(super) stream: StreamId,
     pub(super) key: SessionKey,
     pub(super) number: u32,
+    id: ExecutionId,
+}
+
+impl LiveSession {
+    /// The public id of the part's execution.
+    pub fn id(&self) -> &str {
+        self.id.as_str()
+    }
 }
 
 /// What a call is judged with of its session.
@@ -215,7 +223,8 @@ impl SessionPart {
 
     /// The part as the process that sends its calls needs it.
     pub fn live(&self) -> LiveSession {
-        LiveSession { stream: self.stream, key: self.key.clone(), number: self.number }
+        let id = self.execution.id.clone();
+        LiveSession { stream: self.stream, key: self.key.clone(), number: self.number, id }
     }
 
     /// The step of this call with the client's id `call` and these arguments, as they are stored. One that was made and

@@ -199,13 +199,19 @@ impl GuardedRequest<'_> {
         let (sessions, caller) = (self.endpoint.service().sessions(), &self.request.caller);
         let sending = sessions.relay_call(caller, (live, step), since, call, stopped);
         tokio::pin!(sending);
-        tokio::select! {
-            answer = &mut sending => Ok(answer?),
+        let answer = tokio::select! {
+            answer = &mut sending => answer?,
             () = self.request.context.ct.cancelled() => {
                 stop.send_replace(true);
-                Ok(sending.await?)
+                sending.await?
             }
+        };
+        // Before the answer, because the agent's next call may change the state again.
+        let kept = self.proxy.guard(self.endpoint).keep_state_after(caller, live, step).await;
+        if let Err(error) = kept {
+            tracing::warn!("the state after a call was not kept, so that its undo will ask: {error}");
         }
+        Ok(answer)
     }
 
     /// The client's `_meta`.

@@ -93,7 +93,7 @@ fn sandbox_with(servers: impl Fn(&Path) -> Vec<CalledServer>) -> (Sandbox, Vec<C
 
 /// Runs a client's program with the calls on its stdin; the results without what only one era has.
 #[track_caller]
-fn results(sandbox: &Sandbox, mut command: Command, calls: &[(String, Value)]) -> Vec<Value> {
+pub fn results(sandbox: &Sandbox, mut command: Command, calls: &[(String, Value)]) -> Vec<Value> {
     let own = sandbox.command(&[]);
     for (name, value) in own.get_envs().filter(|(name, _)| *name != "PATH") {
         match value {
@@ -121,7 +121,7 @@ fn results(sandbox: &Sandbox, mut command: Command, calls: &[(String, Value)]) -
 }
 
 /// The client's program for an era, with what it is to connect to.
-fn client(language: &str, era: &str, target: &[String]) -> Command {
+pub fn client(language: &str, era: &str, target: &[String]) -> Command {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/guard");
     let mut command = if language == "python" {
         let mut python = Command::new(clients_folder().join("python/bin/python"));

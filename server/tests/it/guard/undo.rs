@@ -8,15 +8,18 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::counts::times;
 use crate::durability::rng::SeededRng;
+use crate::store::{Kind, ScratchStorage, create_storage, open};
 
 mod kills;
 mod random_sessions;
+mod relayed;
 mod restores;
 
 /// A project in a sandbox whose config keeps the project's files.
 pub struct Project {
     pub sandbox: Sandbox,
     calls: u32,
+    _storage: Option<ScratchStorage>,
 }
 
 /// What a folder holds: for each path its kind, its mode and its content.
@@ -35,7 +38,20 @@ impl Project {
             "servers": servers,
             "mcpServers": { "files": { "command": env!("CARGO_BIN_EXE_actbook"), "args": ["demo-tools", "--folder", "work"] } },
         }));
-        Self { sandbox, calls: 0 }
+        Self { sandbox, calls: 0, _storage: None }
+    }
+
+    /// A project whose journal is in a fresh database of this kind.
+    pub fn on(kind: Kind) -> Self {
+        let mut project = Self::new();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (storage, url) = runtime.block_on(async {
+            let (storage, url) = create_storage(kind).await;
+            drop(open(&url).await);
+            (storage, url)
+        });
+        (project.sandbox.database, project._storage) = (Some(url), Some(storage));
+        project
     }
 
     pub fn folder(&self) -> PathBuf {
