@@ -14,6 +14,7 @@ pub mod note;
 pub mod plan;
 pub mod policy;
 pub mod refusal;
+pub mod report_check;
 pub mod rules;
 pub mod schema;
 pub mod spelling;

@@ -9,6 +9,7 @@ mod event;
 mod harness;
 mod invariants;
 mod plan;
+mod report_check;
 mod rules;
 mod semantics;
 mod simulation;

@@ -221,6 +221,16 @@ pub fn print_records(output: &Output, view: &ExecutionView) {
     }
 }
 
+/// Prints how reports of agents agree with the calls that a guard saw.
+pub fn print_reports(output: &Output, view: &ExecutionView) {
+    let Some(reports) = &view.reports else { return };
+    output.line("");
+    output.line(format_args!("{} {}", painted(STRONG, "Reported against seen"), reports.counts()));
+    for item in reports.disagreements().take(RECORDS_SHOWN) {
+        output.line(format_args!("  {}", item.line()));
+    }
+}
+
 /// Recorded facts in one line, the description first.
 fn facts_line(facts: &Value) -> String {
     let Value::Object(fields) = facts else { return facts.to_string() };

@@ -51,6 +51,7 @@ pub async fn show(session: &Session, id: &str) -> CommandResult {
     print_values(output, &view);
     print_late_answers(output, &view);
     brief::print_records(output, &view);
+    brief::print_reports(output, &view);
     if view.session.is_some() {
         print_session_outlook(session, &view).await?;
     } else {

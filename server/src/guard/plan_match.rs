@@ -3,18 +3,16 @@
 
 use actbook_engine::event::MatchedStep;
 use actbook_engine::rules::{DecidedBy, GuardMode, Judgement, RuleEffect};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::judge::UNTRUSTED;
 use super::{Guard, GuardedCall};
-use crate::config::{CLIENT_SERVER, PlanUse};
+use crate::config::PlanUse;
 use crate::error::Error;
-use crate::service::SessionPart;
+use crate::service::{SessionPart, argument_forms};
 
 /// The server whose tools are Actbook's own: an agent asks for its plan by them.
 const OWN_SERVER: &str = "actbook";
-/// The arguments of clients' own tools that have one name for all clients.
-const COMMON_ARGUMENTS: [&str; 4] = ["command", "path", "content", "url"];
 
 /// What a plan says of a call.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +30,8 @@ impl Guard<'_> {
             return Ok(PlanMatch::default());
         }
         let sessions = self.service.sessions();
-        let forms: Vec<Value> = argument_forms(call).iter().map(|form| sessions.as_stored(form)).collect();
+        let forms: Vec<Value> =
+            argument_forms(&call.tool, &call.arguments).iter().map(|form| sessions.as_stored(form)).collect();
         let matched = sessions.find_awaited_step(part, &call.tool, &forms).await?;
         let refused = match plan {
             PlanUse::Off | PlanUse::Match => None,
@@ -63,18 +62,6 @@ impl Guard<'_> {
             )
         }))
     }
-}
-
-/// The call's arguments as a plan may bind them: as the client sends them, or of a client's own tool only those that
-/// have one name for all clients.
-fn argument_forms(call: &GuardedCall) -> Vec<Value> {
-    let mut forms = vec![call.arguments.clone()];
-    if let (CLIENT_SERVER, Value::Object(fields)) = (call.server(), &call.arguments) {
-        let common = fields.iter().filter(|(name, _)| COMMON_ARGUMENTS.contains(&name.as_str()));
-        let common: Map<String, Value> = common.map(|(name, value)| (name.clone(), value.clone())).collect();
-        forms.push(Value::Object(common));
-    }
-    forms
 }
 
 /// Denies a call that the demanded plan does not have, unless the guard only observes.

@@ -27,7 +27,7 @@ use crate::error::cures::action_name;
 use crate::error::{Error, ErrorReport};
 use crate::service::quote::{self, quoted};
 use crate::service::view::{AnswerOption, ExecutionView, QuestionKind, RecordView, StepView, WaitingView};
-use crate::service::{Brief, Durations};
+use crate::service::{Brief, Durations, ReportChecksView};
 
 /// Up to this many steps are shown; of a longer plan, pending and finished steps are left out first.
 const STEPS_SHOWN_MAX: usize = 40;
@@ -263,6 +263,7 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
     }
     outputs::push_outputs(&mut text, view);
     push_records(&mut text, view);
+    view.reports.iter().flat_map(report_lines).for_each(|line| text.push_line(line));
     text.push_suggestions(next);
     text.into_string()
 }
@@ -310,6 +311,13 @@ fn failed_undo_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
             step.id
         )
     })
+}
+
+/// The lines that say how reports of agents agree with the calls that a guard saw.
+pub fn report_lines(reports: &ReportChecksView) -> impl Iterator<Item = String> {
+    let counts = format!("Reported against seen: {}.", reports.counts());
+    let wrong = reports.disagreements().take(FINDINGS_SHOWN_MAX).map(|item| format!("  {}", item.line()));
+    std::iter::once(counts).chain(wrong)
 }
 
 /// Adds the newest recorded acts and decisions, and the call that reads the earlier ones, if there are any.

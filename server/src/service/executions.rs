@@ -144,7 +144,9 @@ impl Executions<'_> {
     /// The view of the execution of `stream`, with the live progress of calls.
     pub(super) async fn view_stream(self, stream: StreamId) -> Result<ExecutionView, Error> {
         let execution = self.fold(stream).await?;
-        self.render_live(stream, &execution, StepValues::All).await
+        let mut view = self.render_live(stream, &execution, StepValues::All).await?;
+        view.reports = self.report_checks(&execution).await?;
+        Ok(view)
     }
 
     /// The state of an execution, by id or a unique prefix of it.

@@ -20,6 +20,7 @@ use super::guarantee::guarantee;
 use super::late::LateOutcomeView;
 use super::progress::{self, Durations};
 use super::question_content::QuestionContent;
+use super::report_checks::ReportChecksView;
 use super::step::ApprovalView;
 use super::step_values::StepValues;
 use super::waiting::waiting_views;
@@ -71,6 +72,9 @@ pub struct ExecutionView {
     /// The newest records of actions outside of the plan and of decisions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<RecordView>,
+    /// How what agents reported agrees with the calls that a guard saw. `None`: there is nothing to compare, or the view
+    /// is one of many while the execution runs.
+    pub reports: Option<ReportChecksView>,
     /// `None`: no undo waits for a yes, and no step has failed, is unknown, or was cancelled or undone.
     pub brief: Option<Brief>,
 }
@@ -388,6 +392,7 @@ impl Executions<'_> {
             steps,
             waiting,
             records: execution.annotations.iter().map(|note| record_view(execution, note, &values)).collect(),
+            reports: None,
         })
     }
 

@@ -274,6 +274,18 @@ pub fn open_plans(tenant: TenantId, project: &str) -> Select<ExecutionRow> {
     )
 }
 
+/// The plans of a project that are open or have ended since `since_ms`, newest first: the last 100.
+pub fn plans_since(tenant: TenantId, project: &str, since_ms: i64) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!(
+            "WHERE tenant = $1 AND (ended_at IS NULL OR ended_at >= $2) AND plan <> 'session' AND project = $3 \
+             ORDER BY started_at DESC LIMIT 100"
+        ),
+        vec![tenant.into(), since_ms.into(), project.into()],
+        decode_execution,
+    )
+}
+
 /// At most 20 sessions of the project that have not ended and began before `at_ms`, the oldest first.
 pub fn open_sessions(tenant: TenantId, project: &str, at_ms: i64) -> Select<ExecutionRow> {
     Select::new(

@@ -67,6 +67,7 @@ impl AgentTool for QueryLedgerInput {
         let properties = json!({
             "entries": objects(),
             "executions": objects(),
+            "reports": { "type": "object" },
             "cursor": { "type": "integer" },
         });
         answer::answer_schema(properties, &[])
@@ -112,10 +113,19 @@ async fn list_entries(
         Some(true) => journal.list_newest(&filter, input.cursor, limit).await?,
         Some(false) | None => journal.list(&filter, limit).await?,
     };
+    let reports = match filter.execution.as_deref().filter(|_| input.cursor.is_none()) {
+        Some(id) => endpoint.service().executions().report_checks_of(id).await?,
+        None => None,
+    };
     let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);
-    let lines: Vec<String> = entries.iter().map(entry_line).collect();
+    let of_reports = reports.iter().flat_map(answer::report_lines);
+    let lines: Vec<String> = entries.iter().map(entry_line).chain(of_reports).collect();
     entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip_value);
-    Ok(list_answer(json!({ "entries": entries }), lines, &format!("No entry matches.{hint}"), cursor))
+    let mut document = json!({ "entries": entries });
+    if let Some(reports) = reports {
+        document["reports"] = json!(reports);
+    }
+    Ok(list_answer(document, lines, &format!("No entry matches.{hint}"), cursor))
 }
 
 /// Parses a filter that is one of a closed set of words. Err, from `unknown_word`: no such word; it would

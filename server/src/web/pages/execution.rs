@@ -15,7 +15,7 @@ use super::render;
 use super::session_part::SessionCallsPart;
 use super::step_panel::StepPanel;
 use super::timeline::TimelinePart;
-use crate::service::{InspectedExecution, JournalFilter};
+use crate::service::{InspectedExecution, JournalFilter, ReportCheckView, ReportChecksView};
 use crate::web::WebState;
 use crate::web::authentication::SignedIn;
 use crate::web::problem::Problem;
@@ -212,6 +212,8 @@ struct ExecutionHtml {
     frame: Frame,
     plan: String,
     parts: ExecutionPageParts,
+    /// How reports of agents agree with what was seen: the counts, and what disagrees.
+    reports: Option<(String, Vec<String>)>,
     live_path: String,
     has_panel: bool,
     is_elsewhere: bool,
@@ -251,6 +253,8 @@ pub async fn show(
     let parts = parts(&state, &inspected, &query, rights).await?;
     let view = &inspected.view;
     let (id, name) = (view.id.to_string(), view.plan.name.clone());
+    let reports = state.service.executions().report_checks_of(&id).await?;
+    let lines = |one: &ReportChecksView| one.disagreements().map(ReportCheckView::line).collect();
     let frame =
         Frame::load(&state, &signed_in, &headers, Area::Executions, format!("{name} {}", view.status))
             .await?;
@@ -263,6 +267,7 @@ pub async fn show(
         may_export: rights.values,
         commands: commands(&id, &state.access.base_url),
         plan: name,
+        reports: reports.map(|reports| (reports.counts(), lines(&reports))),
         parts,
         id,
     })

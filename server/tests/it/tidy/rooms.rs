@@ -49,6 +49,7 @@ pub const ENGINE: &Table = &[
     ("bind", &["chain", "policy", "spelling"]),
     ("schema", &["bind"]),
     ("rules", &["policy", "bind"]),
+    ("report_check", &["policy", "chain"]),
     ("plan", &["id", "policy", "spelling", "long_number", "chain", "bind", "schema"]),
     ("template", &["bind", "plan", "id"]),
     ("tool_policy", &["policy", "chain", "plan"]),
