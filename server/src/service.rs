@@ -46,6 +46,7 @@ pub mod quote;
 mod records;
 mod redact;
 mod relayed_calls;
+mod report_checks;
 mod rerun;
 mod seal;
 mod session_calls;
@@ -131,9 +132,11 @@ pub use question_content::CoveredCall;
 pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
 pub use relayed_calls::{AddedRelayedCall, RelayedAnswer, RelayedCall};
+pub use report_checks::{ReportCheckView, ReportChecksView, StepRef, argument_forms};
 pub use rerun::ExecutedPlan;
 pub use session_calls::{SessionCallView, SessionPageView};
 pub use session_undo::{CallUndoView, StayingEffect, StaysBecause, UndoClass, UndoPart, UndoSelection};
+pub use session_upkeep::GUARDED_IDLE_MAX;
 pub use sessions::{
     AddedCall, JudgedSession, LiveSession, SessionKey, SessionPart, SessionStepState, Sessions,
 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::mcp::{McpEndpoint, ToolProfile, serve_stdio};
-use crate::service::Service;
+use crate::service::{GUARDED_IDLE_MAX, Service};
 
 use super::args::ProfileArg;
 use super::session::Session;
@@ -44,7 +44,7 @@ pub async fn endpoint(
         return Ok(server);
     }
     service.sessions().settle_lost_calls().await?;
-    service.sessions().close_idle().await?;
+    service.sessions().close_idle(GUARDED_IDLE_MAX).await?;
     Ok(server.guarded(&session.config))
 }
 

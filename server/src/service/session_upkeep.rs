@@ -12,7 +12,7 @@ use crate::ledger;
 use crate::store::executions;
 
 /// A session in which nothing has happened for so long is over.
-const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub const GUARDED_IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Sessions<'_> {
     /// Ends a session.
@@ -31,9 +31,9 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// Ends the project's sessions in which nothing has happened for a day.
-    pub async fn close_idle(self) -> Result<(), Error> {
-        let before_ms = self.now_ms().saturating_sub(IDLE_MAX.as_millis() as i64);
+    /// Ends the project's sessions in which nothing has happened for so long.
+    pub async fn close_idle(self, idle: Duration) -> Result<(), Error> {
+        let before_ms = self.now_ms().saturating_sub(idle.as_millis() as i64);
         let open = executions::open_sessions(self.0.tenant, &self.0.project, before_ms);
         for row in open.all(&self.0.db).await? {
             let execution = self.0.executions().fold(row.id).await?;

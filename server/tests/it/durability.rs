@@ -10,6 +10,7 @@ mod export;
 pub mod fixture;
 mod head;
 pub mod helper_process;
+mod idle_sessions;
 mod power_cut;
 mod rebuild;
 mod request_keys;

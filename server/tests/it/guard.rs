@@ -3,6 +3,7 @@
 
 mod boundary;
 mod clients;
+mod eras;
 mod failures;
 mod http;
 mod injections;
@@ -15,6 +16,7 @@ mod proxy;
 mod questions;
 mod relay;
 mod relay_clients;
+mod reports;
 mod undo;
 
 use std::io::Write;

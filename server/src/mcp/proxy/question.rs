@@ -134,10 +134,12 @@ impl GuardedRequest<'_> {
             guard.await_answer(&self.request.caller, waiting.part, waiting.step, waiting.call, hold);
         tokio::pin!(answered);
         let message = format!("waits for approval: {}", waiting.say);
+        // The first tick comes at once.
+        let mut ticks = tokio::time::interval(WAITING_INTERVAL);
         loop {
             tokio::select! {
                 decided = &mut answered => return decided,
-                () = tokio::time::sleep(WAITING_INTERVAL) => self.progress.notify_waiting(&message),
+                _ = ticks.tick(), if !hold.is_zero() => self.progress.notify_waiting(&message),
                 () = self.request.context.ct.cancelled() => break,
             }
         }

@@ -1,6 +1,8 @@
 //! Guarded agents over HTTP: which session their calls belong to.
 
-use super::proxy::{sandbox, write};
+use std::io::{BufRead, BufReader, Write};
+
+use super::proxy::{sandbox, shifty, write};
 use super::*;
 use crate::mcp::serve_process::ServeProcess;
 
@@ -14,7 +16,7 @@ fn sessions(sandbox: &Sandbox) -> Vec<String> {
 
 /// Sends a message of the protocol with sessions; returns the reply's head and its last message.
 fn post(server: &ServeProcess, session: Option<&str>, body: &Value) -> (String, Value) {
-    use std::io::{Read, Write};
+    use std::io::Read;
     let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
     let mut stream = server.connect();
     stream.write_all(&server.post_bytes(&session, &body.to_string())).unwrap();
@@ -71,4 +73,21 @@ fn caller_without_sessions_has_one_whatever_it_calls_itself() {
     assert_eq!(answers, [false, false, true], "the budget is the session's");
     assert_eq!(sessions(&sandbox).len(), 1);
     assert!(!sandbox.path("work/c.txt").exists());
+}
+
+#[test]
+fn change_of_a_list_reaches_a_client_that_listens() {
+    let sandbox = shifty(json!({}));
+    let server = ServeProcess::start_with(&sandbox, &SERVE);
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let mut stream = server.connect();
+    stream.write_all(&server.request_bytes("subscriptions/listen", wanted)).unwrap();
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut events =
+        lines.filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let accepted = events.next().unwrap();
+    assert_eq!(accepted["method"], "notifications/subscriptions/acknowledged", "{accepted}");
+    assert_eq!(accepted["params"]["notifications"]["toolsListChanged"], true, "{accepted}");
+    server.call("shifty__announce", json!({}));
+    assert_eq!(events.next().unwrap()["method"], "notifications/tools/list_changed");
 }

@@ -214,3 +214,20 @@ fn doctor_says_whether_hooks_are_present_unchanged_and_trusted() {
     let found = lines(&sandbox);
     assert!(found[0].0 && found[0].1.contains("makes one whose hook times out"), "{found:?}");
 }
+
+#[test]
+fn installed_proxy_offers_the_tools_of_the_servers() {
+    use crate::mcp::agent::Agent;
+    let sandbox = super::proxy::sandbox(json!({}), json!({}));
+    sandbox.expect(0, &["install", "--client", "cursor", "--guard", "--with-config", "actbook.yaml"]);
+    let text = std::fs::read_to_string(sandbox.path(".cursor/mcp.json")).unwrap();
+    let entry = serde_json::from_str::<Value>(&text).unwrap()["mcpServers"]["actbook"].clone();
+    let words: Vec<&str> =
+        entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    assert_eq!(words[..2], ["mcp", "--guard"], "{entry}");
+    let mut agent = Agent::legacy(&sandbox, &words, "2025-11-25", json!({}));
+    let written = super::proxy::call(&mut agent, "files__write_file", super::proxy::write("a.txt"));
+    assert_ne!(written["isError"], true, "{written}");
+    let printed = sandbox.expect(0, &["install", "--client", "claude-code", "--guard", "--print"]);
+    assert!(printed.ends_with(" mcp --guard\n"), "{printed}");
+}

@@ -114,9 +114,12 @@ fn held_call_is_sent_once_a_person_approves() {
     let sandbox = sandbox(json!({ "rules": [rule] }), json!({}));
     let journal = sandbox.follow_journal();
     let mut agent = connect(&sandbox);
-    let params = json!({ "name": "files__write_file", "arguments": write("a.txt") });
+    let meta = json!({ "progressToken": 7 });
+    let params = json!({ "name": "files__write_file", "arguments": write("a.txt"), "_meta": meta });
     let id = agent.send_request("tools/call", params);
     journal.wait_for("approval_asked", Some("c1"));
+    let progress = agent.wait_for_notification("notifications/progress");
+    assert!(progress["params"]["message"].as_str().unwrap().contains("waits for approval"), "{progress}");
     sandbox.expect(0, &["approve", &sandbox.newest(), "c1"]);
     assert_ne!(agent.answer_to(id).unwrap()["isError"], true);
     assert_eq!(statuses(&sandbox), ["succeeded"]);

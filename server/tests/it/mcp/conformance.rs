@@ -72,7 +72,7 @@ pub fn node_command() -> Command {
 }
 
 /// Runs the suite; returns whether it passed, and its output.
-fn run_suite(url: &str, words: &[&str]) -> (bool, String) {
+pub fn run_suite(url: &str, words: &[&str]) -> (bool, String) {
     let program = clients_folder().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let mut suite = node_command();
     let scratch = tempfile::tempdir().unwrap();
@@ -84,6 +84,11 @@ fn run_suite(url: &str, words: &[&str]) -> (bool, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conformance_server_passes_the_full_suite() {
+    with_suite_server(|url| check_full_suite(&url)).await;
+}
+
+/// Runs a check with the address of a server that has the suite's own tools.
+pub async fn with_suite_server(check: impl FnOnce(String) + Send + 'static) {
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let listen = ListenConfig::loopback(loopback);
     let listener = listen.bind().await.unwrap();
@@ -94,8 +99,8 @@ async fn conformance_server_passes_the_full_suite() {
     let endpoints = Endpoints { mcp, web: None, service: None };
     let serving = web::serve(listener, &listen, endpoints, &ending, std::future::pending());
     tokio::select! {
-        () = serving => panic!("the server ended before the suite"),
-        checked = tokio::task::spawn_blocking(move || check_full_suite(&url)) => checked.unwrap(),
+        () = serving => panic!("the server ended before the check"),
+        checked = tokio::task::spawn_blocking(move || check(url)) => checked.unwrap(),
     }
 }
 
