@@ -131,15 +131,13 @@ pub use question::{Asker, PersonQuestion, QuestionFacts, QuestionMedium};
 pub use question_content::CoveredCall;
 pub use question_list::{QuestionPage, WaitingQuestion};
 pub use records::{ActionRecord, Decision, RecordResult};
-pub use relayed_calls::{AddedRelayedCall, RelayedAnswer, RelayedCall};
+pub use relayed_calls::{AddedRelayedCall, LiveSession, RelayedAnswer, RelayedCall};
 pub use report_checks::{ReportCheckView, ReportChecksView, StepRef, argument_forms};
 pub use rerun::ExecutedPlan;
 pub use session_calls::{SessionCallView, SessionPageView};
 pub use session_undo::{CallUndoView, StayingEffect, StaysBecause, UndoClass, UndoPart, UndoSelection};
 pub use session_upkeep::GUARDED_IDLE_MAX;
-pub use sessions::{
-    AddedCall, JudgedSession, LiveSession, SessionKey, SessionPart, SessionStepState, Sessions,
-};
+pub use sessions::{AddedCall, JudgedSession, SessionKey, SessionPart, SessionStepState, Sessions};
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
 pub use tail::{ExecutionLabels, LabelCache, TailEntry};

@@ -8,7 +8,8 @@ use actbook_engine::event::StateMoment;
 use actbook_engine::execution::{Command, LoadedPayloads, PayloadRef, SessionCommand};
 use serde_json::Value;
 
-use super::sessions::{LiveSession, SessionPart, Sessions};
+use super::relayed_calls::LiveSession;
+use super::sessions::{SessionPart, Sessions};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::store::executions;

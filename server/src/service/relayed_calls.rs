@@ -3,16 +3,34 @@
 use std::sync::Arc;
 
 use actbook_engine::execution::{Command, ReportedOutcome, SessionCall, SessionCommand};
+use actbook_engine::id::{ExecutionId, StreamId};
 use actbook_engine::refusal::Refusal;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::sessions::{JudgedSession, LiveSession, Sessions};
+use super::sessions::{JudgedSession, SessionKey, Sessions};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::runner::{CallRelay, SendingSince, SessionCallInput};
 use crate::tools::{OnProgress, OnQuestion, RelayedRequest, ServerAnswer, ToolQuestionReply};
+
+/// The ids of one part of a guarded session (`SessionPart`) whose calls this process sends. Holds no state,
+/// so that none is copied for each call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSession {
+    pub(super) stream: StreamId,
+    pub(super) key: SessionKey,
+    pub(super) number: u32,
+    pub(super) id: ExecutionId,
+}
+
+impl LiveSession {
+    /// The public id of the part's execution.
+    pub fn id(&self) -> &str {
+        self.id.as_str()
+    }
+}
 
 /// What a relayed call sends, and who hears of its progress.
 pub struct RelayedCall {

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::Service;
 use super::kept_states::leaves_targets_unchanged;
+use super::relayed_calls::LiveSession;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{DriveState, KeyedReply, StartSessionRequest};
@@ -49,23 +50,6 @@ pub struct SessionPart {
     /// The number of the part, from 1.
     number: u32,
     execution: Arc<Execution>,
-}
-
-/// The ids of one part of a guarded session (`SessionPart`) whose calls this process sends. Holds no state,
-/// so that none is copied for each call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveSession {
-    pub(super) stream: StreamId,
-    pub(super) key: SessionKey,
-    pub(super) number: u32,
-    id: ExecutionId,
-}
-
-impl LiveSession {
-    /// The public id of the part's execution.
-    pub fn id(&self) -> &str {
-        self.id.as_str()
-    }
 }
 
 /// What a call is judged with of its session.

@@ -26,6 +26,11 @@ fn make_call(sandbox: &Sandbox, id: &str, command: &str, succeeds: bool) {
     assert_eq!(decide(sandbox, &end), None);
 }
 
+/// What an agent sends to report that a step of the plan succeeded.
+fn report(plan: &str, step: &str) -> Value {
+    json!({ "execution_id": plan, "step_id": step, "status": "succeeded", "description": "done" })
+}
+
 /// The verdict of each step, or of each call that no report is about.
 fn verdicts(reports: &Value) -> std::collections::BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -49,8 +54,7 @@ fn reports_are_compared_with_the_calls_that_were_seen() {
     let session = sandbox.newest();
     let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", json!({}));
     for step in ["build", "test", "push", "ship"] {
-        let report = json!({ "execution_id": plan, "step_id": step, "status": "succeeded" });
-        agent.request("tools/call", json!({ "name": "record_action", "arguments": report })).unwrap();
+        agent.call_ok("record_action", report(&plan, step));
     }
     let view = sandbox.json(&["show", &plan]);
     let expected = [
@@ -94,7 +98,6 @@ fn reports_are_compared_with_the_calls_that_were_seen() {
 fn without_a_guard_nothing_is_said_of_reports() {
     let (sandbox, plan) = planned();
     let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", json!({}));
-    let report = json!({ "execution_id": plan, "step_id": "build", "status": "succeeded" });
-    agent.request("tools/call", json!({ "name": "record_action", "arguments": report })).unwrap();
+    agent.call_ok("record_action", report(&plan, "build"));
     assert_eq!(sandbox.json(&["show", &plan])["reports"], Value::Null);
 }
