@@ -459,7 +459,7 @@ events! {
 
     /// A call of a session became a step. Its start, its question or its refusal follows in the same append. The
     /// arguments are literal: `${…}` in them is plain text.
-    StepAdded = "step_added.1" {
+    StepAdded = "step_added.2" | "step_added.1" {
         step: StepId,
         tool: String,
         arguments: PayloadDigest,
@@ -480,13 +480,19 @@ events! {
         call: Option<String>,
         /// The subagent that makes the call.
         agent: Option<String>,
+        /// The client's own name of the tool, where the client makes the call.
+        client_tool: Option<String>,
+        /// The folder that the client makes the call in.
+        folder: Option<String>,
+        /// Salted digest of the arguments with the source of each secret in its place; `None`: no secret was struck out.
+        secrets: Option<Digest>,
         /// The rule that asked about the call or refused it.
         rule: Option<String>,
         note: Option<CallNote>,
         /// When the question about the call expires.
         expires_at_ms: Option<i64>,
         /// The awaiting step of a plan that this call is.
-        matched: Option<MatchedStep>,
+        matched: Option<Box<MatchedStep>>,
     }
     /// The call of a step spends the yes that was given to the question of `asked_by`, together with its intent.
     YesSpent = "yes_spent.1" { step: StepId, asked_by: StepId }

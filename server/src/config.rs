@@ -17,6 +17,7 @@ mod secret_name;
 mod section;
 mod snapshot;
 mod template;
+mod tool_config;
 mod trust;
 mod undo_rule;
 
@@ -26,7 +27,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actbook_engine::plan::yaml_message;
-use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
 pub use database::{DatabaseOptions, DatabaseUsage, without_password};
@@ -40,6 +40,7 @@ pub use secret_name::is_secret_name;
 use section::Section;
 pub use snapshot::SnapshotConfig;
 pub use template::{ConfigTemplate, JsonTemplate, ReferenceScope, TemplatePart};
+pub use tool_config::{RetryConfig, ToolConfig};
 pub use trust::{ConfigCandidate, ConfigStatus, TrustStore, WithheldConfig, WithheldReason};
 pub use undo_rule::CallTemplate;
 use undo_rule::take_call_template;
@@ -168,53 +169,6 @@ pub struct BreakerConfig {
 pub struct RestartConfig {
     pub backoff: Option<Duration>,
     pub max_backoff: Option<Duration>,
-}
-
-/// The operator's settings for one tool; None: not set.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ToolConfig {
-    pub timeout: Option<Duration>,
-    pub idempotent: Option<bool>,
-    pub read_only: Option<bool>,
-    /// Whether each call needs an approval.
-    pub approval: Option<bool>,
-    pub retry: Option<RetryConfig>,
-    /// What a guard's rules call the tool, such as `egress`; those of a server hold for all its tools.
-    pub labels: BTreeSet<String>,
-    /// The labels that a guarded session gets with a call of the tool; those of a server hold for all its tools.
-    pub adds: BTreeSet<String>,
-    /// The call that reads the state around a guarded call, which its undo needs.
-    pub before: Option<CallTemplate>,
-    /// The call that takes a guarded call back.
-    pub undo: Option<CallTemplate>,
-}
-
-impl ToolConfig {
-    /// These settings, overridden by those that are set in `specific`.
-    pub(crate) fn overridden_by(self, specific: Self) -> Self {
-        Self {
-            timeout: specific.timeout.or(self.timeout),
-            idempotent: specific.idempotent.or(self.idempotent),
-            read_only: specific.read_only.or(self.read_only),
-            approval: specific.approval.or(self.approval),
-            retry: specific.retry.or(self.retry),
-            labels: self.labels.union(&specific.labels).cloned().collect(),
-            adds: self.adds.union(&specific.adds).cloned().collect(),
-            before: specific.before.or(self.before),
-            undo: specific.undo.or(self.undo),
-        }
-    }
-}
-
-/// The operator's retry policy for a tool; None: not set.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RetryConfig {
-    pub max_attempts: Option<u32>,
-    pub backoff: Option<Duration>,
-    pub factor: Option<f64>,
-    pub max_backoff: Option<Duration>,
-    /// The error categories that are retried.
-    pub on: Option<BTreeSet<ErrorCategory>>,
 }
 
 /// A tool that is one HTTP request.

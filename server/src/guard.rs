@@ -10,6 +10,7 @@ mod paths;
 mod plan_match;
 mod policy_test;
 mod replay;
+mod tool_names;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -87,7 +88,7 @@ impl Guard<'_> {
     ) -> Result<CallDecision, Error> {
         let mut part = self.open_session(caller, origin).await?;
         let stored = self.service.sessions().as_stored(&call.arguments);
-        if let Some(known) = part.find_call(&call.tool, call.id.as_deref(), &stored) {
+        if let Some(known) = part.find_call(&call.called_tool(), call.id.as_deref(), &stored) {
             return self.decision_about(&part, &known, None).await;
         }
         let planned = self.match_plan(&part, call).await?;
@@ -111,6 +112,15 @@ impl Guard<'_> {
             return self.decision_about(&part, &added, say).await;
         }
         Err(Refusal::LabelsMoved.into())
+    }
+
+    /// The call as it is judged: with the names that the config has, and with the beginning of arguments that are too large.
+    pub fn recognise(&self, call: GuardedCall) -> GuardedCall {
+        let call = call.with_config_names(self.config);
+        match self.service.sessions().cut_arguments(&call.arguments) {
+            Some(arguments) => GuardedCall { arguments, is_cut: true, ..call },
+            None => call,
+        }
     }
 
     /// Like `begin_call`, for a call that this process sends. `live`: the session, if a call of it was sent before.
@@ -291,9 +301,17 @@ impl Guard<'_> {
         part: &str,
     ) -> (SessionCall, Option<String>) {
         let guard = self.config.guard();
-        let session_call = session.call(call.tool.clone(), call.arguments.clone());
+        let session_call = session.call(call.called_tool(), call.arguments.clone());
         let mut judged = judge::judge_call(self, caller, session, call);
-        plan_match::deny_unplanned(&mut judged, guard.mode, planned.refused.as_deref());
+        if let Some(why) = &planned.refused {
+            judge::deny(&mut judged, guard.mode, "plan", why);
+        }
+        if call.is_cut {
+            // What is not seen whole is not what somebody approved.
+            let demands_approval = call.settings(self.config).approval == Some(true);
+            let mode = if demands_approval { GuardMode::Enforce } else { guard.mode };
+            judge::deny(&mut judged, mode, "input-size", &judge::oversize_message());
+        }
         let mut prepared = PreparedUndo::default();
         if judged.verdict != RuleEffect::Deny {
             prepared = self.prepare_undo(part, call).await;
@@ -324,7 +342,7 @@ impl Guard<'_> {
             servers: self.undo_servers(prepared.undo.as_ref()),
             undo: prepared.undo,
             before: prepared.before,
-            adds: judge::labels_added(self.config, &call.tool),
+            adds: judge::labels_added(self.config, call),
             call: call.id.clone(),
             agent: call.agent.clone(),
             matched: planned.matched.clone(),
@@ -352,6 +370,11 @@ impl Guard<'_> {
             Some(tool) => catalog.relayed_policy(tool),
             None => catalog.session_policy(&call.tool),
         };
+        if !call.may_be.is_empty() {
+            let settings = call.settings(self.config);
+            policy.approval |= settings.approval == Some(true);
+            (policy.read_only, policy.idempotent) = (settings.read_only, settings.idempotent);
+        }
         if judge::is_read_only(self.config, call) {
             policy.read_only = Some(true);
         }
@@ -395,12 +418,12 @@ impl Guard<'_> {
             let session = part.judged_with((&call.tool, &stored), None, self.service.sessions().now_ms());
             let session_call = SessionCall {
                 by_agent: call.relayed.is_none(),
-                adds: judge::labels_added(self.config, &call.tool),
+                adds: judge::labels_added(self.config, call),
                 call: call.id.clone(),
                 agent: call.agent.clone(),
                 note: Some(CallNote::NotSeen),
                 observed: true,
-                ..session.call(call.tool.clone(), call.arguments.clone())
+                ..session.call(call.called_tool(), call.arguments.clone())
             };
             match self.service.sessions().add_call(caller, &part, session_call).await? {
                 AddedCall::Step(step) => return Ok((self.service.sessions().reload(&part).await?, step)),

@@ -48,7 +48,7 @@ pub use call::{
     Purpose, RelayedRequest, SaveMcpTask, ServerAnswer, ServerOffers, ToolQuestionReply,
 };
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
-pub use classify::OUTPUT_BYTES_MAX;
+pub use classify::{OUTPUT_BYTES_MAX, truncate_message, truncate_output};
 use classify::{RawOutcome, classify, truncate_outcome};
 pub use command::{IDEMPOTENCY_KEY_VARIABLE, OnCommandOutput};
 pub use description_diff::summarize_changes;

@@ -199,6 +199,12 @@ pub struct SessionCall {
     pub call: Option<String>,
     /// The subagent that makes the call.
     pub agent: Option<String>,
+    /// The client's own name of the tool, where the client makes the call: several of them may be one `tool` here.
+    pub client_tool: Option<String>,
+    /// The folder that the client makes the call in.
+    pub folder: Option<String>,
+    /// The arguments with the source of each secret in the secret's place; `None`: no secret was struck out of them.
+    pub secrets: Option<Value>,
     pub matched: Option<MatchedStep>,
     /// The state before the call, read for its undo; kept only where the call starts.
     pub before: Option<Value>,

@@ -51,6 +51,12 @@ pub struct CallRecord {
     pub call: Option<String>,
     /// The subagent that made the call.
     pub agent: Option<String>,
+    /// As in `SessionCall`.
+    pub client_tool: Option<String>,
+    /// As in `SessionCall`.
+    pub folder: Option<String>,
+    /// Salted digest that tells which secrets were struck out of the arguments; `None`: none were.
+    pub secrets: Option<Digest>,
     /// The rule that asked about the call or refused it.
     pub rule: Option<String>,
     pub note: Option<CallNote>,
@@ -72,9 +78,15 @@ pub struct CallRecord {
 pub struct CallQuestion {
     pub asked_at: Position,
     pub tool: String,
+    /// As in `CallRecord`.
+    pub client_tool: Option<String>,
+    /// As in `CallRecord`.
+    pub folder: Option<String>,
     pub pin: Option<Digest>,
     /// Salted digest of the arguments.
     pub arguments: Digest,
+    /// As in `CallRecord`.
+    pub secrets: Option<Digest>,
     /// The labels that the question showed: the session's and those that the call adds.
     pub labels: BTreeSet<String>,
     pub expires_at_ms: Option<i64>,
@@ -97,9 +109,12 @@ pub enum CallAnswer {
 #[derive(Clone, Copy, Debug)]
 pub struct YesRequest<'a> {
     pub tool: &'a str,
+    pub client_tool: Option<&'a str>,
+    pub folder: Option<&'a str>,
     pub pin: Option<Digest>,
     /// Salted digest of the arguments.
     pub arguments: Digest,
+    pub secrets: Option<Digest>,
     pub adds: &'a BTreeSet<String>,
 }
 
@@ -116,19 +131,39 @@ impl CallQuestion {
         self.expires_at_ms.is_some_and(|expires| expires <= now_ms)
     }
 
-    /// Whether the yes covers this call now: same tool and pin; for a single call also the same arguments and
-    /// before its expiry; and no label has joined that the question did not show.
+    /// What the call that asked spends its yes for; `adds`: the labels that it adds.
+    pub(super) fn own_request<'a>(&'a self, adds: &'a BTreeSet<String>) -> YesRequest<'a> {
+        YesRequest {
+            tool: &self.tool,
+            client_tool: self.client_tool.as_deref(),
+            folder: self.folder.as_deref(),
+            pin: self.pin,
+            arguments: self.arguments,
+            secrets: self.secrets,
+            adds,
+        }
+    }
+
+    /// Whether the call is the very one that the question showed: the same arguments, with the same secrets in them, made
+    /// in the same folder.
+    fn is_of_call(&self, request: YesRequest<'_>) -> bool {
+        self.arguments == request.arguments
+            && self.secrets == request.secrets
+            && self.folder.as_deref() == request.folder
+    }
+
+    /// Whether the yes covers this call now: same tool, also by the client's name, and pin; for a single call also the
+    /// same arguments and folder, and before its expiry; and no label has joined that the question did not show.
     fn covers(&self, request: YesRequest<'_>, labels: &BTreeSet<String>, now_ms: i64) -> bool {
         let binds = match self.answer {
-            CallAnswer::Yes(ApprovalScope::Once) => {
-                self.arguments == request.arguments && !self.has_expired(now_ms)
-            }
+            CallAnswer::Yes(ApprovalScope::Once) => self.is_of_call(request) && !self.has_expired(now_ms),
             CallAnswer::Yes(ApprovalScope::Session) => true,
             CallAnswer::Open | CallAnswer::No | CallAnswer::Spent | CallAnswer::Void => false,
         };
         let is_shown = |label: &String| self.labels.contains(label);
         binds
             && self.tool == request.tool
+            && self.client_tool.as_deref() == request.client_tool
             && self.pin == request.pin
             && labels.iter().chain(request.adds).all(is_shown)
     }

@@ -1,6 +1,6 @@
 //! Journal compatibility: older versions of an event's body are readable, and the newest one round-trips.
 
-use actbook_engine::event::{ApprovalScope, Event, ExecutionStarted};
+use actbook_engine::event::{ApprovalScope, Event, ExecutionStarted, StepAdded};
 use serde_json::{Value, json};
 
 fn started_body() -> Value {
@@ -56,6 +56,11 @@ fn older_versions_of_session_kinds_read_with_defaults() {
     assert!(matches!(&unwinding, Event::UnwindStarted(event) if event.steps.is_none()));
     let asked = read("undo_asked.1", json!({}));
     assert!(matches!(&asked, Event::UndoAsked(event) if event.steps.is_none()));
+    let arguments = format!("{}.2", "A".repeat(43));
+    let added = read("step_added.1", json!({ "step": "c1", "tool": "client/shell", "arguments": arguments }));
+    let binds =
+        |event: &StepAdded| event.client_tool.is_some() || event.folder.is_some() || event.secrets.is_some();
+    assert!(matches!(&added, Event::StepAdded(event) if !binds(event)));
     // Entries of plans keep the bodies that they had.
     assert_eq!(started.body(), r#"{"step":"a","attempt":1}"#);
     assert_eq!(approved.body(), r#"{"step":"a"}"#);

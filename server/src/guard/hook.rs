@@ -5,6 +5,7 @@ mod answer;
 mod client;
 mod event;
 mod names;
+mod searches;
 mod twins;
 
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub async fn answer_hook(
         is_fresh: event.is_fresh(),
         client_asks: client.can_ask(event.permission_mode.as_deref()),
     };
+    let event = &event.with_call(|call| guard.recognise(call));
     if let Some(call) = event.call().filter(|_| event.is_granular)
         && let Some((part, step)) = twins::find_twin(guard, &origin, call).await?
     {
@@ -65,15 +67,16 @@ async fn answer_event(
     match &event.kind {
         HookEventKind::CallBegins(call) => begin_call(guard, caller, origin, call, limit).await,
         HookEventKind::CallEnded { call, output } => {
-            let outcome = ReportedOutcome::Succeeded { output: output.clone() };
+            let output = guard.service.sessions().as_stored_output(output);
+            let outcome = ReportedOutcome::Succeeded { output };
             guard.end_call(caller, origin, call, outcome).await.map(|()| HookAnswer::NoDecision)
         }
         HookEventKind::CallFailed { call, error, interrupted } => {
-            let outcome = failed_outcome(error, *interrupted);
+            let outcome = failed_outcome(&guard.service.sessions().as_stored_message(error), *interrupted);
             guard.end_call(caller, origin, call, outcome).await.map(|()| HookAnswer::NoDecision)
         }
         HookEventKind::CallNotMade { call, error } => {
-            let outcome = refused_outcome(error);
+            let outcome = refused_outcome(&guard.service.sessions().as_stored_message(error));
             guard.end_known_call(caller, origin, call, outcome).await.map(|_| HookAnswer::NoDecision)
         }
         HookEventKind::SessionStarted { .. } => {
@@ -86,7 +89,8 @@ async fn answer_event(
             given_up.map(|()| HookAnswer::NoDecision)
         }
         HookEventKind::SessionEnded { reason } => {
-            guard.close(caller, origin, reason).await.map(|()| HookAnswer::NoDecision)
+            let reason = guard.service.sessions().as_stored_message(reason);
+            guard.close(caller, origin, &reason).await.map(|()| HookAnswer::NoDecision)
         }
         HookEventKind::Other => Ok(HookAnswer::NoDecision),
     }

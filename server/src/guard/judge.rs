@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use actbook_engine::rules::{
-    CallFacts, CalledToolFacts, CallerFacts, DecidedBy, Judgement, JudgementTerms, PinState, Rule,
+    CallFacts, CalledToolFacts, CallerFacts, DecidedBy, GuardMode, Judgement, JudgementTerms, PinState, Rule,
     RuleEffect, RuleFacts, judge,
 };
 use serde_json::{Value, json};
 
+use super::call::server_and_tool;
 use super::{Guard, GuardedCall, paths};
 use crate::caller::Caller;
 use crate::config::{CLIENT_SERVER, Config, GuardConfig};
-use crate::service::{GuardedTool, JudgedSession};
+use crate::service::{ARGUMENTS_BYTES_MAX, GuardedTool, JudgedSession};
 
 /// The names for clients' tools that nothing is known of.
 const UNKNOWN_BUILT_INS: [&str; 2] = ["client/other", "client/mcp"];
@@ -42,7 +43,26 @@ pub fn judge_call(
     };
     let terms = judgement_terms(guard.config, config, call);
     let repeats_unknown = repeats_unknown && !facts.call.read_only;
-    judge(&config.rules, &facts, &JudgementTerms { spent_budget, repeats_unknown, ..terms })
+    judge_names(&config.rules, facts, &JudgementTerms { spent_budget, repeats_unknown, ..terms }, call)
+}
+
+/// Judges a call under each name that its tool may have; the strictest verdict counts.
+pub fn judge_names(
+    rules: &[Rule],
+    mut facts: RuleFacts,
+    terms: &JudgementTerms,
+    call: &GuardedCall,
+) -> Judgement {
+    let mut under = |name: &str| {
+        facts.call.tool = name.to_owned();
+        facts.call.server = server_and_tool(name).0.to_owned();
+        judge(rules, &facts, terms)
+    };
+    let first = under(&call.tool);
+    let strictness = |one: &Judgement| (one.verdict, one.suspended);
+    let strictest =
+        |one: Judgement, other: Judgement| if strictness(&other) > strictness(&one) { other } else { one };
+    call.rule_names().into_iter().skip(1).map(under).fold(first, strictest)
 }
 
 /// What beside the rules decides about a call; the budget is not spent, and no equal call is unknown.
@@ -51,7 +71,7 @@ pub fn judgement_terms(config: &Config, guard: &GuardConfig, call: &GuardedCall)
         mode: guard.mode,
         unknown: guard.unknown,
         is_known: is_known(config, call),
-        demands_approval: config.tool_config(call.server(), tool_part(&call.tool)).approval == Some(true),
+        demands_approval: call.settings(config).approval == Some(true),
         spent_budget: None,
         repeats_unknown: false,
         refused_pin: call.relayed.as_ref().and_then(refused_pin),
@@ -81,10 +101,8 @@ pub fn is_offered(config: &Config, tool: &GuardedTool) -> bool {
     let call = GuardedCall {
         tool: tool.name.clone(),
         arguments: json!({}),
-        folder: None,
         relayed: Some(tool.clone()),
-        id: None,
-        agent: None,
+        ..GuardedCall::default()
     };
     let facts = RuleFacts {
         call: call_facts(config, &call),
@@ -108,8 +126,7 @@ pub fn call_facts(config: &Config, call: &GuardedCall) -> CallFacts {
 
 /// What the config says of the tool; for a client's own tools, what is known of them.
 pub fn tool_facts(config: &Config, call: &GuardedCall) -> CalledToolFacts {
-    let (server, tool) = (call.server(), tool_part(&call.tool));
-    let mut labels = config.tool_config(server, tool).labels;
+    let mut labels = call.settings(config).labels;
     if EGRESS_BUILT_INS.contains(&call.tool.as_str()) {
         labels.insert(EGRESS.to_owned());
     }
@@ -118,35 +135,53 @@ pub fn tool_facts(config: &Config, call: &GuardedCall) -> CalledToolFacts {
         pin: call.relayed.as_ref().map_or(PinState::Same, |tool| tool.pin),
         read_only: is_read_only(config, call),
         destructive: call.relayed.as_ref().is_some_and(|tool| tool.hints.destructive == Some(true)),
-        trusted: config.servers.get(server).is_some_and(|server| server.trusted),
+        trusted: config.servers.get(call.server()).is_some_and(|server| server.trusted),
     }
 }
 
 /// Whether the call only reads, by the config or by what is known of a client's own tools.
 pub fn is_read_only(config: &Config, call: &GuardedCall) -> bool {
-    let configured = config.tool_config(call.server(), tool_part(&call.tool)).read_only;
+    let configured = call.settings(config).read_only;
     let hinted = call.relayed.as_ref().is_some_and(|tool| tool.hints.read_only == Some(true));
     configured.unwrap_or(hinted || READING_BUILT_INS.contains(&call.tool.as_str()))
 }
 
 /// Whether an entry of the config, or Actbook itself, speaks of the tool.
 fn is_known(config: &Config, call: &GuardedCall) -> bool {
-    let is_built_in = call.server() == CLIENT_SERVER && !UNKNOWN_BUILT_INS.contains(&call.tool.as_str());
-    is_built_in || config.servers.contains_key(call.server())
+    let (server, tool) = server_and_tool(&call.tool);
+    if server != CLIENT_SERVER {
+        return config.servers.contains_key(server);
+    }
+    // What the config says of one of the client's tools tells nothing of its other ones.
+    let is_configured = config.servers.get(server).is_some_and(|server| server.tools.contains_key(tool));
+    is_configured || !UNKNOWN_BUILT_INS.contains(&call.tool.as_str())
+}
+
+/// Denies a call whatever the rules say, unless the guard only observes. `what` stands in the place of a rule's name.
+pub fn deny(judged: &mut Judgement, mode: GuardMode, what: &str, why: &str) {
+    match mode {
+        GuardMode::Enforce => {
+            judged.verdict = RuleEffect::Deny;
+            judged.decided_by = DecidedBy::Rule(what.to_owned());
+            judged.say = Some(why.to_owned());
+        }
+        GuardMode::Observe => judged.suspended = Some(RuleEffect::Deny),
+    }
+}
+
+/// Why a call is denied whose arguments are cut.
+pub fn oversize_message() -> String {
+    let limit = ARGUMENTS_BYTES_MAX / (1024 * 1024);
+    format!("the input is larger than {limit} MiB, too large to be judged whole; make the call in parts")
 }
 
 /// The labels that join the session with a call of this tool.
-pub fn labels_added(config: &Config, tool: &str) -> BTreeSet<String> {
-    let server = tool.split_once('/').map_or(tool, |(server, _)| server);
-    let mut adds = config.tool_config(server, tool_part(tool)).adds;
-    if tool == "client/fetch" {
+pub fn labels_added(config: &Config, call: &GuardedCall) -> BTreeSet<String> {
+    let mut adds = call.settings(config).adds;
+    if call.tool == "client/fetch" {
         adds.insert(UNTRUSTED.to_owned());
     }
     adds
-}
-
-pub fn tool_part(tool: &str) -> &str {
-    tool.split_once('/').map_or(tool, |(_, tool)| tool)
 }
 
 /// The rule that decided; what else decided stands in its place.

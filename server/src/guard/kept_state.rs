@@ -53,7 +53,7 @@ impl Guard<'_> {
         if judge::is_read_only(self.config, call) {
             return PreparedUndo::default();
         }
-        let settings = self.config.tool_config(call.server(), judge::tool_part(&call.tool));
+        let settings = call.settings(self.config);
         if let Some(undo) = &settings.undo {
             return self.prepare_undo_call(undo, settings.before.as_ref(), call).await;
         }

@@ -25,9 +25,8 @@ pub fn test_policy(config: &Config, document: RuleFacts) -> PolicyTest {
         tool: document.call.tool.clone(),
         arguments: document.call.arguments.clone(),
         folder: document.session.folder.clone(),
-        relayed: None,
-        id: None,
         agent: document.session.agent.clone(),
+        ..GuardedCall::default()
     };
     let mut facts = document;
     let (derived, tool) = (call_facts(config, &call), tool_facts(config, &call));

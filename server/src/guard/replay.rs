@@ -105,10 +105,9 @@ fn judge_past_call(config: &Config, guard: &GuardConfig, past: &PastCall) -> Opt
     let call = GuardedCall {
         tool: past.tool.clone(),
         arguments: past.arguments.clone()?,
-        folder: past.session.folder.clone(),
-        relayed: None,
-        id: None,
+        folder: past.folder.clone().or_else(|| past.session.folder.clone()),
         agent: past.session.agent.clone(),
+        ..GuardedCall::default()
     };
     let facts = RuleFacts {
         call: call_facts(config, &call),

@@ -8,7 +8,8 @@ use actbook_engine::rules::{RuleEffect, SessionFacts};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::sessions::{Sessions, session_facts};
+use super::judged_session::session_facts;
+use super::sessions::Sessions;
 use crate::error::Error;
 use crate::ledger::replay_execution;
 use crate::store::executions;
@@ -23,6 +24,8 @@ pub struct PastCall {
     pub arguments: Option<Value>,
     /// The session when the call was judged.
     pub session: SessionFacts,
+    /// The folder that it was made in.
+    pub folder: Option<String>,
     pub at_ms: i64,
     /// What was decided about it.
     pub decided: RuleEffect,
@@ -87,6 +90,7 @@ fn past_call(
     (session, at_ms): (SessionFacts, i64),
     values: &LoadedPayloads,
 ) -> PastCall {
+    let folder = execution.session.as_deref().and_then(|session| session.call(no).folder.clone());
     let stored = execution.step(no).literal_arguments.and_then(|stored| values.0.get(&stored.position));
     PastCall {
         execution: execution.id.to_string(),
@@ -94,6 +98,7 @@ fn past_call(
         tool: execution.plan.step(no).tool().unwrap_or_default().to_owned(),
         arguments: stored.map(|value| Value::clone(value)).filter(|value| !value.is_null()),
         session,
+        folder,
         at_ms,
         decided: past_decision(execution, no),
         result: past_result(execution, no),

@@ -57,6 +57,7 @@ pub(super) fn yes_terms(execution: &Execution, no: StepNo) -> Vec<(&'static str,
     let (call, question) = (session.call(no), session.questions.get(&no));
     let labels = question.map(|question| Vec::from_iter(&question.labels)).unwrap_or_default();
     let labels = labels.into_iter().map(|label| line(label, LABEL_CHARS_MAX)).collect::<Vec<_>>().join(", ");
+    let folder = call.folder.as_ref().or(session.start.folder.as_ref());
     let expires = question.and_then(|question| question.expires_at_ms).map(format_time);
     let named = [
         ("Asked by the rule", call.rule.as_ref().map(|rule| line(rule, LABEL_CHARS_MAX))),
@@ -64,7 +65,8 @@ pub(super) fn yes_terms(execution: &Execution, no: StepNo) -> Vec<(&'static str,
             "Labels, with those that the call adds",
             Some(if labels.is_empty() { "none".to_owned() } else { labels }),
         ),
-        ("Folder", session.start.folder.as_ref().map(|folder| line(folder, FOLDER_CHARS_MAX))),
+        ("The client's name of the tool", call.client_tool.as_ref().map(|name| line(name, LABEL_CHARS_MAX))),
+        ("Folder", folder.map(|folder| line(folder, FOLDER_CHARS_MAX))),
         ("Subagent", call.agent.as_ref().map(|agent| line(agent, LABEL_CHARS_MAX))),
         ("A yes is possible until", expires),
     ];

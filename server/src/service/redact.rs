@@ -13,7 +13,7 @@ use actbook_engine::note::NoteScope;
 use actbook_engine::plan::Finding;
 use actbook_engine::refusal::{DecisionPart, Refusal};
 use actbook_engine::task::Task;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Service;
 use crate::caller::{Caller, Right};
@@ -115,10 +115,17 @@ impl Service {
                 if !call.by_agent {
                     self.refuse_secret_arguments(Some(&call.arguments))?;
                 }
-                let ids = [("the call's id", &call.call), ("the agent's id", &call.agent)];
+                let ids = [
+                    ("the call's id", &call.call),
+                    ("the agent's id", &call.agent),
+                    ("the client's name of the tool", &call.client_tool),
+                ];
                 let ids = ids.into_iter().filter_map(|(what, id)| Some((what, id.as_deref()?)));
                 self.refuse_secret_names(ids.chain([("the tool's name", tool_part(&call.tool))]))?;
+                // What is redacted looks the same whichever secret it was; an approval is for one of them.
+                call.secrets = self.tools.name_secret_sources(&json!([call.arguments, call.folder]));
                 self.tools.redact(&mut call.arguments);
+                self.redact_text(&mut call.folder);
                 self.redact_value(&mut call.before);
                 if let CallVerdict::Refuse { error } = &mut call.verdict {
                     self.tools.redact(error);

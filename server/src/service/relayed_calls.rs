@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::sessions::{JudgedSession, SessionKey, Sessions};
+use super::judged_session::JudgedSession;
+use super::sessions::{SessionKey, Sessions};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::runner::{CallRelay, SendingSince, SessionCallInput};

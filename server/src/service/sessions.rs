@@ -8,17 +8,17 @@ use std::time::Duration;
 use actbook_engine::chain::{Digest, with_sorted_keys};
 use actbook_engine::event::{CallNote, MatchedStep, SessionStart, StateRead};
 use actbook_engine::execution::{
-    ActionFacts, ApprovalAnswer, CallAnswer, CallVerdict, Command, Execution, FACTS_BYTES_MAX,
-    LoadedPayloads, ReportedOutcome, SessionCall, SessionCommand, SessionState,
+    ActionFacts, ApprovalAnswer, CallAnswer, Command, Execution, FACTS_BYTES_MAX, LoadedPayloads,
+    ReportedOutcome, SessionCall, SessionCommand, SessionState,
 };
 use actbook_engine::id::{ExecutionId, NodeId, StepNo, StreamId};
 use actbook_engine::plan::{Plan, StepWork};
 use actbook_engine::policy::{ErrorCategory, StepStatus};
 use actbook_engine::refusal::Refusal;
-use actbook_engine::rules::SessionFacts;
 use serde_json::{Value, json};
 
 use super::Service;
+use super::judged_session::{CalledTool, JudgedSession};
 use super::kept_states::leaves_targets_unchanged;
 use super::relayed_calls::LiveSession;
 use crate::caller::Caller;
@@ -26,9 +26,13 @@ use crate::error::Error;
 use crate::ledger::{DriveState, KeyedReply, StartSessionRequest};
 use crate::random;
 use crate::store::executions;
+use crate::tools::{OUTPUT_BYTES_MAX, truncate_message, truncate_output};
 
 /// For how long the labels of a project's earlier sessions concern a new one.
 pub(super) const LABELS_LAST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Most bytes of a call's arguments, as JSON: what is stored must fit into a line of an export.
+pub const ARGUMENTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Guarded sessions: finding, starting and ending them, and the calls in them.
 #[derive(Clone, Copy, Debug)]
@@ -50,57 +54,6 @@ pub struct SessionPart {
     /// The number of the part, from 1.
     number: u32,
     execution: Arc<Execution>,
-}
-
-/// What a call is judged with of its session.
-#[derive(Clone, Debug)]
-pub struct JudgedSession {
-    pub facts: SessionFacts,
-    /// Why the budget allows no further call of the tool; `None`: it allows one.
-    pub spent_budget: Option<String>,
-    /// An equal call has an unknown outcome, and its tool is neither read-only nor idempotent.
-    pub repeats_unknown: bool,
-}
-
-impl JudgedSession {
-    /// `arguments`: of the call, as they are stored.
-    pub(super) fn of(
-        execution: &Execution,
-        (tool, arguments): (&str, &Value),
-        agent: Option<String>,
-        now_ms: i64,
-    ) -> Self {
-        let digest = arguments_digest(execution, arguments);
-        Self {
-            facts: session_facts(execution, agent).expect("a part is an open execution"),
-            spent_budget: execution.spent_budget(tool, now_ms),
-            repeats_unknown: execution.equal_unknown_call(tool, digest).is_some(),
-        }
-    }
-
-    /// A call that was judged with the session as it is here, allowed and without anything else.
-    pub fn call(&self, tool: String, arguments: Value) -> SessionCall {
-        SessionCall {
-            tool,
-            arguments,
-            by_agent: true,
-            node: None,
-            policies: Default::default(),
-            servers: Default::default(),
-            undo: None,
-            adds: BTreeSet::new(),
-            call: None,
-            agent: None,
-            matched: None,
-            before: None,
-            labels: self.facts.labels.clone(),
-            verdict: CallVerdict::Allow,
-            rule: None,
-            note: None,
-            expires_at_ms: None,
-            observed: false,
-        }
-    }
 }
 
 /// The result of adding a call.
@@ -142,24 +95,9 @@ impl SessionKey {
 }
 
 /// The salted digest of arguments, as they are stored.
-fn arguments_digest(execution: &Execution, arguments: &Value) -> Digest {
+pub(super) fn arguments_digest(execution: &Execution, arguments: &Value) -> Digest {
     let bytes = serde_json::to_vec(&with_sorted_keys(arguments)).expect("a JSON value always serialises");
     Digest::salted(execution.salt(), &bytes)
-}
-
-/// What rules read about a session; `None`: the execution is none.
-pub(super) fn session_facts(execution: &Execution, agent: Option<String>) -> Option<SessionFacts> {
-    let session = execution.session.as_deref()?;
-    Some(SessionFacts {
-        labels: session.labels.clone(),
-        calls: session.calls_started(),
-        count: session.counts.clone(),
-        folder: session.start.folder.clone(),
-        client: session.start.client.clone(),
-        agent,
-        started_at: session.start.began_at_ms.unwrap_or(execution.started_at_ms),
-        plan: None,
-    })
 }
 
 impl SessionPart {
@@ -213,11 +151,14 @@ impl SessionPart {
 
     /// The step of this call with the client's id `call` and these arguments, as they are stored. One that was made and
     /// has ended is not found: the same call again is another one.
-    pub fn find_call(&self, tool: &str, call: Option<&str>, arguments: &Value) -> Option<String> {
+    pub fn find_call(&self, called: &CalledTool, call: Option<&str>, arguments: &Value) -> Option<String> {
         let no = self.execution.find_call(call?)?;
-        let step = self.execution.step(no);
+        let (step, record) = (self.execution.step(no), self.session().call(no));
         let has_ended = !step.attempts.is_empty() && step.status() != StepStatus::AwaitingAgent;
-        let is_same = self.execution.plan.step(no).tool() == Some(tool) && self.has_arguments(no, arguments);
+        let is_same = self.execution.plan.step(no).tool() == Some(&called.tool)
+            && record.client_tool == called.client_tool
+            && record.folder == called.folder
+            && self.has_arguments(no, arguments);
         (is_same && !has_ended).then(|| self.execution.step_id(no).to_string())
     }
 
@@ -318,6 +259,25 @@ impl Sessions<'_> {
         let mut stored = arguments.clone();
         self.0.tools.redact(&mut stored);
         stored
+    }
+
+    /// What a client says that a tool returned, as it is stored: without known secrets, and cut like what tools return to
+    /// Actbook.
+    pub fn as_stored_output(self, output: &Value) -> Value {
+        truncate_output(self.as_stored(output), OUTPUT_BYTES_MAX)
+    }
+
+    /// A text of a client, as it is stored.
+    pub fn as_stored_message(self, message: &str) -> String {
+        let mut stored = message.to_owned();
+        self.0.tools.redact_text(&mut stored);
+        truncate_message(stored)
+    }
+
+    /// The beginning of arguments that are too large to be stored and judged; `None`: they are not.
+    pub fn cut_arguments(self, arguments: &Value) -> Option<Value> {
+        let is_large = arguments.to_string().len() > ARGUMENTS_BYTES_MAX;
+        is_large.then(|| self.as_stored_output(arguments))
     }
 
     /// The part as it is now.

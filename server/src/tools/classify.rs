@@ -300,7 +300,7 @@ pub fn truncate_outcome(outcome: CallOutcome, bytes_max: usize) -> CallOutcome {
 }
 
 /// The output if its JSON fits into `bytes_max`, else the beginning of its text, marked as truncated.
-fn truncate_output(output: Value, bytes_max: usize) -> Value {
+pub fn truncate_output(output: Value, bytes_max: usize) -> Value {
     let written = output.to_string();
     if written.len() <= bytes_max {
         return output;
@@ -327,7 +327,7 @@ fn json_prefix(text: &str, bytes: usize) -> &str {
 }
 
 /// The message; one longer than `ERROR_MESSAGE_BYTES_MAX` is cut to that many bytes, and ` …` is added.
-fn truncate_message(message: String) -> String {
+pub fn truncate_message(message: String) -> String {
     if message.len() > ERROR_MESSAGE_BYTES_MAX {
         format!("{} …", utf8_prefix(&message, ERROR_MESSAGE_BYTES_MAX))
     } else {

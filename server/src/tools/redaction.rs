@@ -13,6 +13,11 @@ impl Tools {
         self.secrets.redact(value);
     }
 
+    /// The value with the source of each known secret in the secret's place; `None`: it has none.
+    pub fn name_secret_sources(&self, value: &Value) -> Option<Value> {
+        self.has_secrets().then(|| self.secrets.name_sources(value)).flatten()
+    }
+
     /// Replaces every known secret in the text.
     pub fn redact_text(&self, text: &mut String) {
         self.secrets.redact_text(text);

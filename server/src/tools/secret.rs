@@ -86,8 +86,15 @@ pub fn redact_log_line(line: &mut String) {
 /// Replaces every known secret that passes `filter` in `text` with `REDACTED`. `known` has the longest first.
 fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String, filter: fn(&KnownSecret) -> bool) {
     for secret in known.read().iter().filter(|known| filter(known)) {
-        if text.contains(secret.text.as_str()) {
-            *text = text.replace(secret.text.as_str(), REDACTED);
+        secret.replace_in(text, REDACTED);
+    }
+}
+
+impl KnownSecret {
+    /// Replaces the secret wherever it stands in the text.
+    fn replace_in(&self, text: &mut String, replacement: &str) {
+        if text.contains(self.text.as_str()) {
+            *text = text.replace(self.text.as_str(), replacement);
         }
     }
 }
@@ -301,6 +308,14 @@ impl Secrets {
         redact_known(&self.known, name, |known| known.refused_in_plans);
     }
 
+    /// The value with the source of each known secret in the secret's place: it tells apart what looks the same once it
+    /// is redacted, and holds no secret. `None`: the value has none.
+    pub fn name_sources(&self, value: &Value) -> Option<Value> {
+        let mut named = value.clone();
+        replace_nested(&mut named, &self.known.read(), |secret| &secret.origin);
+        (named != *value).then_some(named)
+    }
+
     /// Whether no secret is known yet.
     pub fn is_empty(&self) -> bool {
         self.known.read().is_empty()
@@ -309,31 +324,32 @@ impl Secrets {
     /// Replaces every known secret in the value, object keys and numbers included.
     pub fn redact(&self, value: &mut Value) {
         if !self.is_empty() {
-            self.redact_nested(value);
+            replace_nested(value, &self.known.read(), |_| REDACTED);
         }
     }
+}
 
-    /// As `redact`, without the check whether any secret is known. A number that is a secret becomes a text.
-    fn redact_nested(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => self.redact_text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_nested(item)),
-            Value::Object(entries) => {
-                for (mut name, mut item) in std::mem::take(entries) {
-                    self.redact_text(&mut name);
-                    self.redact_nested(&mut item);
-                    entries.insert(name, item);
-                }
+/// Replaces the known secrets in every text of the value, object keys included; `with` gives the text for a secret. A
+/// number that is a secret becomes a text.
+fn replace_nested(value: &mut Value, known: &[KnownSecret], with: fn(&KnownSecret) -> &str) {
+    let replace = |text: &mut String| known.iter().for_each(|secret| secret.replace_in(text, with(secret)));
+    match value {
+        Value::String(text) => replace(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_nested(item, known, with)),
+        Value::Object(entries) => {
+            for (mut name, mut item) in std::mem::take(entries) {
+                replace(&mut name);
+                replace_nested(&mut item, known, with);
+                entries.insert(name, item);
             }
-            Value::Number(number) => {
-                let mut text = number.to_string();
-                self.redact_text(&mut text);
-                if text == REDACTED {
-                    *value = Value::String(text);
-                }
-            }
-            Value::Null | Value::Bool(_) => {}
         }
+        Value::Number(number) => {
+            let text = number.to_string();
+            if let Some(secret) = known.iter().find(|known| known.text == text) {
+                *value = Value::from(with(secret));
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
     }
 }
 

@@ -11,7 +11,7 @@ use super::super::evolve::Execution;
 use super::super::session::{CallAnswer, SessionState, YesRequest};
 use super::super::{NewEvent, Now};
 use super::{find_step, lost_call_event, record_call_outcome, to_json_bytes, wrong_status_refusal};
-use crate::chain::with_sorted_keys;
+use crate::chain::{Digest, with_sorted_keys};
 use crate::event::*;
 use crate::id::{NodeId, Position, StepId, StepNo};
 use crate::policy::{ErrorCategory, StepStatus};
@@ -68,8 +68,11 @@ fn add_call(
     let step = StepId::new(format!("c{}", no.0 + 1));
     let payload = to_json_bytes(&with_sorted_keys(&call.arguments));
     let arguments = execution.digest_payload(&payload);
-    let mut events =
-        vec![NewEvent { event: step_added(call, &step, arguments).into(), payload: Some(payload) }];
+    let secrets = call.secrets.as_ref();
+    let secrets =
+        secrets.map(|secrets| execution.digest_payload(&to_json_bytes(&with_sorted_keys(secrets))).digest);
+    let added = step_added(call, &step, arguments, secrets);
+    let mut events = vec![NewEvent { event: added.into(), payload: Some(payload) }];
     if let CallVerdict::Refuse { error } = &call.verdict {
         events.push(refused(execution, &step, error));
         return Ok(events);
@@ -91,7 +94,15 @@ fn add_call(
         events.extend(start_events(execution, session, &step, &call.adds, start));
         return Ok(events);
     }
-    let request = YesRequest { tool: &call.tool, pin, arguments: arguments.digest, adds: &call.adds };
+    let request = YesRequest {
+        tool: &call.tool,
+        client_tool: call.client_tool.as_deref(),
+        folder: call.folder.as_deref(),
+        pin,
+        arguments: arguments.digest,
+        secrets,
+        adds: &call.adds,
+    };
     match session.find_yes(request, now.at_ms) {
         Some(asked_by) => {
             events.push(YesSpent { step: step.clone(), asked_by: execution.step_id(asked_by) }.into());
@@ -103,7 +114,12 @@ fn add_call(
 }
 
 /// The event that adds a call as a step.
-fn step_added(call: &SessionCall, step: &StepId, arguments: PayloadDigest) -> StepAdded {
+fn step_added(
+    call: &SessionCall,
+    step: &StepId,
+    arguments: PayloadDigest,
+    secrets: Option<Digest>,
+) -> StepAdded {
     StepAdded {
         step: step.clone(),
         tool: call.tool.clone(),
@@ -115,10 +131,13 @@ fn step_added(call: &SessionCall, step: &StepId, arguments: PayloadDigest) -> St
         adds: call.adds.clone(),
         call: call.call.clone(),
         agent: call.agent.clone(),
+        client_tool: call.client_tool.clone(),
+        folder: call.folder.clone(),
+        secrets,
         rule: call.rule.clone(),
         note: call.note,
         expires_at_ms: call.expires_at_ms,
-        matched: call.matched.clone(),
+        matched: call.matched.clone().map(Box::new),
     }
 }
 
@@ -182,7 +201,7 @@ fn start_waiting_call(
         return Err(Refusal::LabelsMoved);
     }
     let adds = &session.call(no).adds;
-    let request = YesRequest { tool: &question.tool, pin: question.pin, arguments: question.arguments, adds };
+    let request = question.own_request(adds);
     let Some(asked_by) = session.find_yes(request, now.at_ms) else {
         let message = void_message(question.answer, question.has_expired(now.at_ms));
         return Ok(vec![refused(execution, &step, &json!({ "message": message }))]);

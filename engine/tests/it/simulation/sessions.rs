@@ -127,6 +127,9 @@ impl SessionSimulation<'_> {
             adds: self.random_labels(),
             call: None,
             agent: None,
+            client_tool: by_agent.then(|| (*self.rng.pick(&["Bash", "PowerShell"])).to_owned()),
+            folder: by_agent.then(|| (*self.rng.pick(&["/a", "/b"])).to_owned()),
+            secrets: self.rng.percent_chance(10).then(|| json!({ "text": "the environment variable X" })),
             matched: None,
             before: self.rng.percent_chance(20).then(|| json!({ "was": 1 })),
             labels: if self.rng.percent_chance(95) { labels } else { BTreeSet::from(["stale".to_owned()]) },
@@ -315,7 +318,7 @@ fn random_sessions_keep_invariants_and_every_prefix_folds() {
         assert!(run.is_ok(), "seed {seed} violates an invariant");
     }
     let expected = [
-        "step_added.1",
+        "step_added.2",
         "attempt_started.2",
         "approval_asked.1",
         "step_failed.1",

@@ -1,6 +1,7 @@
 //! Reads a client's hook event. What is not understood is refused, so that no call passes unread. The names of fields
 //! and events of all clients are read from any of them: some clients run the hooks that are meant for another.
 
+use actbook_engine::long_number::quote_inexact_in_json;
 use serde_json::{Map, Value, json};
 
 use super::super::GuardedCall;
@@ -13,6 +14,8 @@ pub struct HookEvent {
     pub session: String,
     /// The agent's working folder.
     pub folder: Option<String>,
+    /// The project's folder, where the client names it beside the agent's.
+    pub project: Option<String>,
     pub permission_mode: Option<String>,
     pub kind: HookEventKind,
     /// The event is about one class of tools: Cursor sends it beside the generic one about the same call.
@@ -53,6 +56,11 @@ pub enum HookEventKind {
     Other,
 }
 
+/// Longest name of a tool, and longest id, in bytes.
+const NAME_BYTES_MAX: usize = 1_000;
+/// Longest folder, in bytes: that of the file system.
+const FOLDER_BYTES_MAX: usize = 4_096;
+
 /// The names of one field in the clients' events.
 const SESSION: [&str; 3] = ["session_id", "sessionId", "conversation_id"];
 const EVENT: [&str; 2] = ["hook_event_name", "hookEventName"];
@@ -66,21 +74,39 @@ const AGENT: [&str; 2] = ["agent_id", "agentId"];
 impl HookEvent {
     /// Reads an event; `Err` says what is missing or wrong.
     pub fn parse(client: HookClient, text: &str) -> Result<Self, String> {
+        let exact = quote_inexact_in_json(text);
         let event: Value =
-            serde_json::from_str(text).map_err(|error| format!("the event is not JSON: {error}"))?;
+            serde_json::from_str(&exact).map_err(|error| format!("the event is not JSON: {error}"))?;
         let fields = EventFields { client, event: &event };
         let name = match fields.text(&EVENT) {
             Some(name) => name,
             None => fields.infer_event().ok_or("the event has no text `hook_event_name`")?.to_owned(),
         };
         let session = fields.text(&SESSION).ok_or("the event has no text `session_id`")?;
-        Ok(Self {
-            session,
-            folder: fields.folder(),
-            permission_mode: fields.text(&["permission_mode"]),
-            kind: fields.kind(&name)?,
-            is_granular: is_granular(&name),
-        })
+        let kind = fields.kind(&name)?;
+        let input = fields.value(&INPUT).and_then(Value::as_str);
+        let is_rounded = exact.len() != text.len() || input.is_some_and(loses_digits);
+        if is_rounded && matches!(kind, HookEventKind::CallBegins(_)) {
+            return Err("a number of the call does not fit into 64 bits and would lose digits".to_owned());
+        }
+        let (folder, permission_mode) = (fields.folder(), fields.text(&["permission_mode"]));
+        let project = fields.workspace();
+        let read = Self { session, folder, project, permission_mode, kind, is_granular: is_granular(&name) };
+        read.check_lengths().map(|()| read)
+    }
+
+    /// Refuses names that are longer than any client's: they stand in entries of the journal, and not beside them.
+    fn check_lengths(&self) -> Result<(), String> {
+        let call = self.call();
+        let of_call = call.iter().flat_map(|call| [&call.client_tool, &call.id, &call.agent]).flatten();
+        let names = of_call.chain([&self.session]).map(|name| (name, NAME_BYTES_MAX));
+        let folder = self.folder.iter().map(|folder| (folder, FOLDER_BYTES_MAX));
+        match names.chain(folder).find(|(text, bytes_max)| text.len() > *bytes_max) {
+            Some((_, bytes_max)) => {
+                Err(format!("a name or a folder in the event has more than {bytes_max} bytes"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The call that the event is about.
@@ -95,6 +121,22 @@ impl HookEvent {
             | HookEventKind::SessionEnded { .. }
             | HookEventKind::Other => None,
         }
+    }
+
+    /// The same event with its call changed.
+    pub fn with_call(&self, change: impl FnOnce(GuardedCall) -> GuardedCall) -> Self {
+        let mut event = self.clone();
+        match &mut event.kind {
+            HookEventKind::CallBegins(call)
+            | HookEventKind::CallEnded { call, .. }
+            | HookEventKind::CallFailed { call, .. }
+            | HookEventKind::CallNotMade { call, .. } => *call = change(std::mem::take(call)),
+            HookEventKind::SessionStarted { .. }
+            | HookEventKind::TurnEnded { .. }
+            | HookEventKind::SessionEnded { .. }
+            | HookEventKind::Other => {}
+        }
+        event
     }
 
     /// Whether a call is about to begin, which must not pass if the event cannot be handled.
@@ -143,8 +185,12 @@ impl<'a> EventFields<'a> {
 
     /// The agent's folder; Cursor leaves it empty and names the folders of the workspace. A relative one says nothing.
     fn folder(self) -> Option<String> {
-        let named = self.text(&["cwd"]).filter(|folder| folder.starts_with('/'));
-        named.or_else(|| self.event.get("workspace_roots")?.get(0)?.as_str().map(str::to_owned))
+        self.text(&["cwd"]).filter(|folder| folder.starts_with('/')).or_else(|| self.workspace())
+    }
+
+    /// The first folder of the workspace, as Cursor names it.
+    fn workspace(self) -> Option<String> {
+        self.event.get("workspace_roots")?.get(0)?.as_str().map(str::to_owned)
     }
 
     /// The name of an event that does not say it: Copilot's, told apart by their fields. What names a tool and tells no
@@ -204,11 +250,10 @@ impl<'a> EventFields<'a> {
     fn call(self) -> Result<GuardedCall, String> {
         let name = self.text(&TOOL).ok_or("the event has no text `tool_name`")?;
         let input = self.value(&INPUT).cloned().ok_or("the event has no `tool_input`")?;
-        let (tool, arguments) = match self.named_mcp_tool() {
-            Some((server, tool)) => names::normalize_mcp_call(server, tool, parsed(input)),
+        Ok(self.guarded(match self.named_mcp_tool() {
+            Some(server_and_tool) => names::normalize_mcp_call(&name, server_and_tool, parsed(input)),
             None => names::normalize_call(self.client, &name, parsed(input)),
-        };
-        Ok(self.guarded(tool, arguments))
+        }))
     }
 
     /// Server and tool, where the client names them beside the tool's whole name, as Gemini does.
@@ -232,13 +277,12 @@ impl<'a> EventFields<'a> {
                 (format!("MCP:{}", name.trim_start_matches("MCP:")), parsed(field("tool_input")?))
             }
         };
-        let (tool, arguments) = names::normalize_call(self.client, &name, input);
-        Ok(self.guarded(tool, arguments))
+        Ok(self.guarded(names::normalize_call(self.client, &name, input)))
     }
 
-    fn guarded(self, tool: String, arguments: Value) -> GuardedCall {
-        let (id, agent) = (self.text(&CALL_ID), self.text(&AGENT));
-        GuardedCall { tool, arguments, folder: self.folder(), relayed: None, id, agent }
+    /// The call with what the event says of it beside its tool and arguments.
+    fn guarded(self, call: GuardedCall) -> GuardedCall {
+        GuardedCall { folder: self.folder(), id: self.text(&CALL_ID), agent: self.text(&AGENT), ..call }
     }
 
     /// The end of a call, with what it returned. Gemini and Copilot report failures in the result.
@@ -274,8 +318,14 @@ impl<'a> EventFields<'a> {
 
 /// A text that is the JSON of an object, as that object: some clients send arguments so.
 fn parsed(value: Value) -> Value {
-    let object = value.as_str().and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
-    object.map_or(value, Value::Object)
+    let parse = |text| serde_json::from_str::<Map<String, Value>>(&quote_inexact_in_json(text)).ok();
+    value.as_str().and_then(parse).map_or(value, Value::Object)
+}
+
+/// Whether a JSON text has a number that a value would hold without its last digits. One such number would look like
+/// another, and a yes to the one would be spent by the other.
+fn loses_digits(text: &str) -> bool {
+    quote_inexact_in_json(text).len() != text.len()
 }
 
 /// A text as it is; any other value as JSON.

@@ -3,8 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::HookClient;
-use crate::config::CLIENT_SERVER;
+use super::super::GuardedCall;
+use super::super::tool_names::{ServerToolName, is_reserved};
+use super::{HookClient, searches};
 
 /// A client's tool of which nothing is known.
 const OTHER: &str = "client/other";
@@ -176,39 +177,71 @@ fn tables(client: HookClient) -> &'static [&'static ToolNames] {
     }
 }
 
-/// The tool as the journal names it, and its arguments with the names that rules read.
-pub fn normalize_call(client: HookClient, name: &str, input: Value) -> (String, Value) {
+/// The call with the tool as the journal names it, and with arguments that have the names that rules read. `name` is the
+/// client's.
+pub fn normalize_call(client: HookClient, name: &str, input: Value) -> GuardedCall {
+    let client_tool = Some(name.to_owned());
     if let Some((server, tool)) = mcp_tool(name) {
-        return normalize_mcp_call(server, tool, input);
+        let joined = ServerToolName::Joined { name: name["mcp__".len()..].to_owned(), separator: "__" };
+        return server_call(name, (server, tool), joined, input);
     }
-    if let Some(tool) = nameless_mcp_tool(client, name) {
-        return (MCP.to_owned(), json!({ "tool": tool, "arguments": input }));
+    if let Some(server_tool) = nameless_mcp_tool(client, name) {
+        let (tool, rest) = (MCP.to_owned(), name.trim_start_matches("MCP:").trim_start_matches("mcp_"));
+        let arguments = json!({ "tool": rest, "arguments": input });
+        return GuardedCall {
+            tool,
+            arguments,
+            client_tool,
+            server_tool: Some(server_tool),
+            ..GuardedCall::default()
+        };
     }
     let known = tables(client).iter().copied().flatten().find(|(_, theirs)| theirs.contains(&name));
     let tool = known.map_or(OTHER, |(ours, _)| ours);
     let input = if tool == OTHER || tool == MCP { with_name(name, input) } else { input };
-    (tool.to_owned(), normalize_arguments(name, input))
+    let arguments = normalize_arguments(name, input);
+    GuardedCall { tool: tool.to_owned(), arguments, client_tool, ..GuardedCall::default() }
+}
+
+/// A call of a server's tool, both of which the client names apart from the tool's whole name.
+pub fn normalize_mcp_call(name: &str, (server, tool): (&str, &str), input: Value) -> GuardedCall {
+    let apart = ServerToolName::Apart { server: server.to_owned(), tool: tool.to_owned() };
+    server_call(name, (server, tool), apart, input)
 }
 
 /// A call of a server's tool. That of a server named `client` must not pass for one of the client's own tools, and the
 /// name of a server ends at the first `/`.
-pub fn normalize_mcp_call(server: &str, tool: &str, input: Value) -> (String, Value) {
-    if server == CLIENT_SERVER || server.is_empty() || server.contains('/') {
-        return (MCP.to_owned(), json!({ "tool": format!("{server}/{tool}"), "arguments": input }));
-    }
-    (format!("{server}/{tool}"), input)
+fn server_call(
+    name: &str,
+    (server, tool): (&str, &str),
+    server_tool: ServerToolName,
+    input: Value,
+) -> GuardedCall {
+    let is_hidden = is_reserved(server) || server.is_empty() || server.contains('/');
+    let named = format!("{server}/{tool}");
+    let (tool, arguments) = if is_hidden {
+        (MCP.to_owned(), json!({ "tool": named, "arguments": input }))
+    } else {
+        (named, input)
+    };
+    let (client_tool, server_tool) = (Some(name.to_owned()), Some(server_tool));
+    GuardedCall { tool, arguments, client_tool, server_tool, ..GuardedCall::default() }
 }
 
-/// Server and tool of a name such as `mcp__files__read_file`.
+/// Server and tool of a name such as `mcp__files__read_file`, if the server's name has no `__`.
 fn mcp_tool(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("mcp__")?.split_once("__")
 }
 
 /// The name of an MCP server's tool, where the client does not say where the server's name ends.
-fn nameless_mcp_tool(client: HookClient, name: &str) -> Option<&str> {
+fn nameless_mcp_tool(client: HookClient, name: &str) -> Option<ServerToolName> {
     match client {
-        HookClient::Cursor => name.strip_prefix("MCP:"),
-        HookClient::Gemini | HookClient::Vscode => name.strip_prefix("mcp_"),
+        HookClient::Cursor => {
+            name.strip_prefix("MCP:").map(|tool| ServerToolName::Nameless { tool: tool.to_owned() })
+        }
+        HookClient::Gemini | HookClient::Vscode => name
+            .strip_prefix("mcp_")
+            .map(|name| ServerToolName::Joined { name: name.to_owned(), separator: "_" }),
         HookClient::ClaudeCode | HookClient::Codex | HookClient::Copilot => None,
     }
 }
@@ -233,6 +266,7 @@ fn normalize_arguments(name: &str, input: Value) -> Value {
         let paths = patch.and_then(Value::as_str).map(patch_paths).unwrap_or_default();
         fields.insert("paths".to_owned(), paths.into());
     }
+    searches::add_paths(name, &mut fields);
     Value::Object(fields)
 }
 
@@ -245,7 +279,9 @@ fn copy_field(fields: &mut Map<String, Value>, theirs: &str, ours: &str) {
 /// The files that a patch in Codex' format adds, updates, deletes or moves to.
 fn patch_paths(patch: &str) -> Vec<String> {
     const MARKS: [&str; 4] = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
-    let path =
-        |line: &str| MARKS.iter().find_map(|mark| line.strip_prefix(mark).map(|path| path.trim().to_owned()));
+    // Codex takes a header with spaces around it.
+    let path = |line: &str| {
+        MARKS.iter().find_map(|mark| line.trim().strip_prefix(mark).map(|path| path.trim().to_owned()))
+    };
     patch.lines().filter_map(path).collect()
 }

@@ -154,8 +154,7 @@ impl GuardedRequest<'_> {
             arguments: work.arguments.clone(),
             folder: self.origin.folder.clone(),
             relayed: Some(relayed),
-            id: None,
-            agent: None,
+            ..GuardedCall::default()
         };
         let decision = guard.begin_relayed_call(
             &self.request.caller,
