@@ -77,7 +77,7 @@ const NO_SECRETS_OUT: &[ShippedRule] = &[
     },
     ShippedRule {
         name: "secret-files",
-        when: r#"call.paths.exists(path, path.matches("(^|/)(\\.env(\\.[^/]*)?|\\.netrc|\\.pgpass|\\.npmrc|\\.pypirc|id_(rsa|dsa|ecdsa|ed25519)|credentials|[^/]*\\.(pem|key|p12|pfx))$|/(\\.ssh|\\.gnupg|\\.aws|\\.kube)/"))"#,
+        when: r#"call.paths.exists(path, path.matches("(^|/)(\\.env([.*?\\[{][^/]*)?|\\.netrc|\\.pgpass|\\.npmrc|\\.pypirc|id_(rsa|dsa|ecdsa|ed25519)|credentials|[^/]*\\.(pem|key|p12|pfx))$|/(\\.ssh|\\.gnupg|\\.aws|\\.kube)(/|$)"))"#,
         then: RuleEffect::Ask,
         say: "the call touches a file that usually holds secrets",
     },
@@ -98,7 +98,7 @@ const PROTECT_AGENT_CONFIG: &[ShippedRule] = &[
     },
     ShippedRule {
         name: "no-self-approval",
-        when: r#"call.tool == "client/shell" && call.arguments.command.matches("(^|[^A-Za-z0-9_.-])actbook(\\.exe)?[\"']?\\s+(--?[a-z-]+(=\\S+|\\s+\\S+)?\\s+)*(approve|reject|decide|trust|session|uninstall|install|token|open|serve|mcp|hook|resume|undo|cancel|cleanup|tools\\s+accept)($|[^A-Za-z0-9_-])")"#,
+        when: r#"call.tool == "client/shell" && call.arguments.command.matches("(^|[^A-Za-z0-9_.-])actbook(\\.exe)?[\"']?\\s+(--?[a-z-]+(=\\S+|\\s+\\S+)?\\s+)*(approve|reject|decide|record|trust|session|uninstall|install|token|open|serve|drive|mcp|hook|resume|undo|cancel|cleanup|tools\\s+(--?[a-z-]+(=\\S+|\\s+\\S+)?\\s+)*(accept|call|import))($|[^A-Za-z0-9_-])|(^|[^A-Za-z0-9_.-])actbook(\\.exe)?[\"']?\\s[^|&;\\n]*--(yes|everywhere)($|[^A-Za-z0-9_-])")"#,
         then: RuleEffect::Deny,
         say: "the command answers Actbook's own questions or changes its settings; a person does that",
     },
