@@ -19,8 +19,8 @@ const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
 /// Time that is left before the client's limit when an answer is given up: after it, clients make the call.
 const ANSWER_MARGIN: Duration = Duration::from_secs(1);
 
-/// Longest event, in bytes: a client sends whole files.
-const EVENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Longest event, in bytes: a client sends whole files, before and after an edit.
+const EVENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Reads the event, answers it, and turns every failure into a denial in the client's own form.
 pub async fn hook(output: &Output, common: &CommonArgs, args: &HookArgs) -> CommandResult {
@@ -75,15 +75,18 @@ async fn answer(
     Ok(answer)
 }
 
-/// Goes to the folder whose config guards the session: that of the project, as the client names it, else the nearest
-/// one above the agent's folder that has a config. An agent leaves no guard behind by changing its folder.
+/// Goes to the folder whose config guards the session: that of the project, as the client names it, or where it names
+/// none the agent's; in either case the nearest one from there upwards that has a config. An agent leaves no guard behind
+/// by changing its folder, and the user's own config is one too.
 fn enter_guarded_folder(event: &HookEvent) {
-    let named = std::env::var_os(PROJECT_VARIABLE).map(PathBuf::from).filter(|folder| folder.is_dir());
-    let agents = event.folder.as_deref().map(PathBuf::from);
-    let folders: Vec<PathBuf> = named.into_iter().chain(agents).collect();
-    let guarded = folders.iter().find_map(|folder| nearest_config_folder(folder));
-    if let Some(folder) = guarded.or(folders.first().map(PathBuf::as_path)) {
-        // A folder that is gone has no config: the call is then judged where the client started the hook.
+    let named = std::env::var_os(PROJECT_VARIABLE).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let project = named.or_else(|| event.project.as_deref().map(PathBuf::from));
+    let is_project = project.is_some();
+    let Some(folder) = project.or_else(|| event.folder.as_deref().map(PathBuf::from)) else { return };
+    // A project that is gone has the config above it. An agent's folder that is gone has none: the call is then judged
+    // where the client started the hook.
+    let existing = || folder.ancestors().find(|folder| folder.is_dir() || !is_project);
+    if let Some(folder) = nearest_config_folder(&folder).or_else(existing) {
         drop(std::env::set_current_dir(folder));
     }
 }
@@ -95,16 +98,17 @@ fn timed_out(limit: Duration) -> Error {
 }
 
 fn read_event() -> Result<String, Error> {
-    let mut text = String::new();
-    let read = std::io::stdin().lock().take(EVENT_BYTES_MAX).read_to_string(&mut text);
-    let failed = |error: std::io::Error| {
-        Error::command_line(
-            CommandLineCode::Io,
-            format!("the event cannot be read: {error}"),
-            "send it on stdin",
-        )
+    let unreadable = |why: String| {
+        let message = format!("the event cannot be read: {why}");
+        Error::command_line(CommandLineCode::Io, message, "send it on stdin")
     };
-    read.map(|_| text).map_err(failed)
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(EVENT_BYTES_MAX + 1).read_to_end(&mut bytes);
+    if read.map_err(|error| unreadable(error.to_string()))? as u64 > EVENT_BYTES_MAX {
+        let message = format!("the event is larger than {} MiB", EVENT_BYTES_MAX / (1024 * 1024));
+        return Err(Error::command_line(CommandLineCode::BadInput, message, "make the call in parts"));
+    }
+    String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))
 }
 
 fn parse_event(client: HookClient, text: &str) -> Result<HookEvent, Error> {
