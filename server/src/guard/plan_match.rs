@@ -2,7 +2,6 @@
 //! demands a plan.
 
 use actbook_engine::event::MatchedStep;
-use actbook_engine::rules::{DecidedBy, GuardMode, Judgement, RuleEffect};
 use serde_json::Value;
 
 use super::judge::UNTRUSTED;
@@ -61,18 +60,5 @@ impl Guard<'_> {
                 matched.execution
             )
         }))
-    }
-}
-
-/// Denies a call that the demanded plan does not have, unless the guard only observes.
-pub fn deny_unplanned(judged: &mut Judgement, mode: GuardMode, refused: Option<&str>) {
-    let Some(why) = refused else { return };
-    match mode {
-        GuardMode::Enforce => {
-            judged.verdict = RuleEffect::Deny;
-            judged.decided_by = DecidedBy::Rule("plan".to_owned());
-            judged.say = Some(why.to_owned());
-        }
-        GuardMode::Observe => judged.suspended = Some(RuleEffect::Deny),
     }
 }

@@ -1,6 +1,7 @@
 //! Hooks through the real binary, with the events that clients send: what a call is answered, in the client's own
 //! form, and what the journal says of it. Whatever goes wrong, no call passes.
 
+mod bindings;
 mod boundary;
 mod clients;
 mod eras;
@@ -9,6 +10,9 @@ mod http;
 mod injections;
 mod install;
 mod isolation;
+mod limits;
+mod names;
+mod own_commands;
 mod plans;
 mod policy;
 mod process;
@@ -17,6 +21,7 @@ mod questions;
 mod relay;
 mod relay_clients;
 mod reports;
+mod spellings;
 mod undo;
 
 use std::io::Write;
@@ -207,6 +212,37 @@ fn agent_that_changes_its_folder_stays_guarded() {
     let project = [("CLAUDE_PROJECT_DIR", sandbox.folder.path().to_str().unwrap())];
     assert_eq!(decide_in(elsewhere.path(), &project).unwrap().0, "deny");
     assert_eq!(statuses(&sandbox), ["failed", "failed", "failed"], "one session, wherever the agent is");
+}
+
+#[test]
+fn folder_with_another_trusted_config_is_no_way_out_of_the_users_own() {
+    let sandbox = Sandbox::new();
+    let (project, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let denies = json!({ "name": "shell", "when": "call.tool == 'client/shell'", "then": "deny" });
+    std::fs::create_dir_all(sandbox.path("config/actbook")).unwrap();
+    sandbox.write("config/actbook/actbook.yaml", &json!({ "guard": { "rules": [denies] } }).to_string());
+    let lax = elsewhere.path().join("actbook.yaml");
+    std::fs::write(&lax, "mcpServers: {}").unwrap();
+    sandbox.expect(0, &["trust", "--yes", lax.to_str().unwrap()]);
+    let decide_in = |folder: &std::path::Path, named: Option<&std::path::Path>| {
+        let mut event = before(&sandbox, "t1", "Bash", json!({ "command": "ls" }));
+        event["cwd"] = json!(folder);
+        let mut command = sandbox.command(&["hook", "claude-code"]);
+        command.current_dir(folder).envs(named.map(|folder| ("CLAUDE_PROJECT_DIR", folder)));
+        decision(&run_with_event(command, &event.to_string()))
+    };
+    assert_eq!(decide_in(elsewhere.path(), None), None, "the config of the folder where the client works");
+    assert_eq!(decide_in(project.path(), Some(project.path())).unwrap().0, "deny");
+    assert_eq!(decide_in(elsewhere.path(), Some(project.path())).unwrap().0, "deny");
+    let gone = project.path().join("gone");
+    assert_eq!(decide_in(elsewhere.path(), Some(&gone)).unwrap().0, "deny");
+
+    let mut cursor = before(&sandbox, "t2", "Shell", json!({ "command": "ls" }));
+    (cursor["cwd"], cursor["workspace_roots"]) = (json!(elsewhere.path()), json!([project.path()]));
+    let mut command = sandbox.command(&["hook", "cursor"]);
+    command.current_dir(elsewhere.path());
+    let ran = run_with_event(command, &cursor.to_string());
+    assert!(ran.stdout.contains(r#""permission":"deny""#), "{}", ran.stdout);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every interface with every demand of the config: a plan, its answers and its undo make no call that the
 //! config forbids, whichever way they come in. `call_roles` of the engine's tests has the cells in between.
 
+mod hook;
 mod interface;
 
 use std::process::Child;
