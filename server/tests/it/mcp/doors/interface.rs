@@ -12,7 +12,7 @@ use crate::web::server::{WebReply, WebServer, new_token};
 
 string_enum!(
     /// An interface, and with whose token it is called where it has tokens. A hook starts no plan and answers nothing:
-    /// what config demands of its calls is tried in `guard`.
+    /// what the config demands of its calls is tried in `hook`.
     Door {
         Stdio = "stdio",
         Http = "http",
