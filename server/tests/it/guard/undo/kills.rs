@@ -8,8 +8,6 @@ use crate::crash::direct_sql::DirectSql;
 
 /// Looks at the journal this often while a process is to be killed at a position.
 const HEAD_POLL_INTERVAL: Duration = Duration::from_micros(200);
-/// After this many positions beyond the last one a process has ended by itself.
-const POSITIONS_MAX: i64 = 60;
 
 fn make_session() -> (Project, Tree) {
     let mut project = Project::new();
@@ -29,7 +27,7 @@ fn open_journal(project: &Project) -> DirectSql {
     DirectSql::open(&project.sandbox.database.clone().unwrap_or_else(default))
 }
 
-/// Kills the process once the journal has reached the position, after a short random time. False: it had ended.
+/// Kills the process once the journal has reached the position, after a short random time. False: it ended before.
 fn kill_at(project: &Project, mut child: Child, position: i64, rng: &mut SeededRng) -> bool {
     let journal = open_journal(project);
     while child.try_wait().unwrap().is_none() {
@@ -46,14 +44,17 @@ fn kill_at(project: &Project, mut child: Child, position: i64, rng: &mut SeededR
 #[test]
 fn undo_that_is_killed_at_any_position_is_finished_by_the_next_one() {
     let mut rng = SeededRng::from_env("kills of an undo");
+    let (undisturbed, _) = make_session();
+    let first = open_journal(&undisturbed).head();
+    undisturbed.sandbox.expect(0, &["undo", &undisturbed.sandbox.newest()]);
+    let entries = open_journal(&undisturbed).head() - first;
     let mut kills = 0;
-    for offset in 1..POSITIONS_MAX {
+    for offset in 1..=entries {
         let (project, before) = make_session();
         let id = project.sandbox.newest();
         let start = open_journal(&project).head();
         let undo = project.sandbox.start(&["undo", &id]);
-        let was_killed = kill_at(&project, undo, start + offset, &mut rng);
-        kills += u32::from(was_killed);
+        kills += u32::from(kill_at(&project, undo, start + offset, &mut rng));
         for _ in 0..20 {
             let view = project.sandbox.json(&["show", &id]);
             if view["status"] == "compensating" {
@@ -68,12 +69,9 @@ fn undo_that_is_killed_at_any_position_is_finished_by_the_next_one() {
         assert_eq!(differences(&before, &project.tree()), Vec::<String>::new(), "offset {offset}");
         assert_eq!(statuses(&project.sandbox), ["compensated"; 3], "offset {offset}");
         project.sandbox.expect(0, &["verify"]);
-        if !was_killed {
-            assert!(kills > 5, "{kills} kills");
-            return;
-        }
     }
-    panic!("the undo does not end");
+    // Beside a load an undo may end before the kill takes hold; what is checked above holds then too.
+    assert!(kills > 0, "no undo was killed in {entries} positions");
 }
 
 /// A session of three calls, whose hooks are killed once, when the journal has reached `position`. A client makes no call
