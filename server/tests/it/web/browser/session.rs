@@ -126,6 +126,8 @@ fn session_is_watched_and_undone_from_a_call_on_its_page() {
     browser.wait_for_text("*[@id='head']", "untrusted");
     agent.write("src/later.ts", "third\n");
     browser.wait_for_text("*[@id='view']", "src/later.ts");
+    // The page shows the call before it has ended, and the button after that.
+    browser.wait_for("button[name=from][value=c4]");
     assert_eq!(browser.run("return window.isTheSamePage;", vec![]), true);
 
     // A call that reads only has no such button.
@@ -157,6 +159,7 @@ fn only_the_files_of_a_session_are_restored_from_its_page() {
     let id = book.sandbox.newest();
     let browser = book.browser();
     browser.open(&format!("/executions/{id}"));
+    browser.wait_for("button[name=only][value=files]");
     browser.click("button[name=only][value=files]");
     browser.wait_for_text("*[@id='ask']", "Restore only the files of");
     browser.click("#ask .acts button");
