@@ -88,7 +88,9 @@ impl Guard<'_> {
     ) -> Result<CallDecision, Error> {
         let mut part = self.open_session(caller, origin).await?;
         let stored = self.service.sessions().as_stored(&call.arguments);
-        if let Some(known) = part.find_call(&call.called_tool(), call.id.as_deref(), &stored) {
+        let mut called = call.called_tool();
+        called.folder = called.folder.map(|folder| self.service.sessions().as_stored_folder(folder));
+        if let Some(known) = part.find_call(&called, call.id.as_deref(), &stored) {
             return self.decision_about(&part, &known, None).await;
         }
         let planned = self.match_plan(&part, call).await?;

@@ -95,10 +95,30 @@ pub(super) fn restore_arguments(
         left: left_paths(execution, &order, values)?,
     };
     let own = calls.iter().find(|call| call.step == no).expect("the step itself is to be restored");
+    if let Some(message) = unseen_changes(execution, no, own, &kept[&no]) {
+        return Ok(Err(BindError { path: "after".into(), message: message.to_owned() }));
+    }
     let goals = own.paths.keys().filter_map(|path| goal(&calls, no, path, &answers));
     let files: Vec<Value> = goals.collect();
     let field = |name: &str| own_before.1.get(name).cloned().unwrap_or_default();
     Ok(Ok(json!({ "folder": field("folder"), "machine": field("machine"), "files": files })))
+}
+
+/// Why what a call did cannot be told from what was kept; `None`: it can. Of a whole folder, the changed paths are
+/// known only from the state after the call; and what a server does beside its files nobody sees.
+fn unseen_changes(
+    execution: &Execution,
+    no: StepNo,
+    own: &CallChanges<'_>,
+    (before, after): &(KeptState<'_>, KeptState<'_>),
+) -> Option<&'static str> {
+    let is_of_folder = before.is_some_and(|(_, before)| before.get("place").is_some());
+    if is_of_folder && after.and_then(|(_, after)| object(after, "was")).is_none() {
+        return Some("what this call changed was not kept");
+    }
+    let is_of_server = execution.plan.step(no).tool().is_some_and(|tool| !tool.starts_with("client/"));
+    (is_of_server && own.paths.is_empty())
+        .then_some("this call changed no file, and its server may have done more")
 }
 
 /// A kept state with its entry's position.

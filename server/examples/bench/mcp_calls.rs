@@ -5,10 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::bare_database::BareCommits;
 use crate::measurements::Measurements;
 
 /// Calls that are not counted, at the start.
@@ -17,6 +18,11 @@ const WARM_UP: usize = 50;
 const STEPS_SHOWN: usize = 10;
 /// Steps of each execution that is reported on, all open at once.
 const OPEN_STEPS: usize = 20;
+/// How long bare commits are measured beside the calls of one transport.
+const BARE_TIME: Duration = Duration::from_millis(400);
+/// `status` may take this many bare calls, and `record_action` a bare call and this many bare commits.
+const STATUS_CALLS_MAX: f64 = 5.0;
+const RECORD_COMMITS_MAX: f64 = 2.0;
 const PROTOCOL: &str = "2026-07-28";
 
 /// The connection to a server process.
@@ -166,6 +172,7 @@ pub fn measure(
     full: &str,
 ) -> anyhow::Result<()> {
     let empty = folder.join("door.db").to_string_lossy().into_owned();
+    let bare_commits = BareCommits::open_grown(folder)?;
     for transport in ["stdio", "http"] {
         let mut bare = BenchServer::start("echo", transport, "-", folder)?;
         let echo = time_calls(calls, |number| bare.call("echo", json!({ "number": number })).map(drop))?;
@@ -184,6 +191,17 @@ pub fn measure(
             server.call("record_action", report).map(drop)
         })?;
         record_calls(measurements, &format!("door.{transport}.record_action"), record);
+        let commit_ms = bare_commits.us_per_commit(BARE_TIME)? / 1000.0;
+        measurements.require_at_most(
+            &format!("door: status over {transport}, p50, in bare calls"),
+            status[1] / echo[1],
+            STATUS_CALLS_MAX,
+        );
+        measurements.require_at_most(
+            &format!("door: record_action over {transport} beyond a bare call, p50, in bare commits"),
+            (record[1] - echo[1]) / commit_ms,
+            RECORD_COMMITS_MAX,
+        );
     }
     let status = |database: &str| -> anyhow::Result<f64> {
         let mut server = BenchServer::start("door", "stdio", database, folder)?;

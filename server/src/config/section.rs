@@ -148,8 +148,9 @@ impl Section {
             None => return Ok(None),
             Some(Value::String(text)) => text,
             Some(other) => {
-                let hint =
-                    if other.is_number() { format!("{other}s") } else { "250ms, 30s, 5m or 2h".to_owned() };
+                let seconds = other.as_u64().filter(|seconds| *seconds > 0);
+                let hint = seconds
+                    .map_or_else(|| "250ms, 30s, 5m or 2h".to_owned(), |seconds| format!("{seconds}s"));
                 return Err(self.problem_at(key, format!("`{other}` is not a duration; write {hint}")));
             }
         };

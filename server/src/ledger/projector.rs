@@ -27,6 +27,8 @@ use streams::StreamCache;
 
 /// Entries of one transaction at most.
 const ROUND_ENTRIES_MAX: u64 = 5_000;
+/// Positions of which one transaction adds the starts: after an upgrade they are those of the whole journal.
+const STARTS_POSITIONS_MAX: u64 = 500_000;
 /// A reader in a process that follows the journal catches up with at most so many entries by itself.
 const READER_ENTRIES_MAX: u64 = 2_000;
 /// While others append, the follower rests this many times as long as a round took, so that it takes at most a
@@ -162,7 +164,8 @@ impl Projector {
         let mut statements =
             Vec::from(projection_cursor::advance(tenant, ProjectionCursor::Executions, from, to));
         let starts = projection_cursor::position(tenant, ProjectionCursor::Starts).first(&self.db).await?;
-        statements.extend(starts::add(tenant, starts.unwrap_or(0), to));
+        let from_start = starts.unwrap_or(0);
+        statements.extend(starts::add(tenant, from_start, to.min(from_start + STARTS_POSITIONS_MAX)));
         statements.extend(rows);
         self.db.transact_relaxed(statements).await?;
         Ok(head - to)

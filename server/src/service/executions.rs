@@ -137,16 +137,18 @@ impl Executions<'_> {
 
     /// The view of an execution, by id or a unique prefix of it.
     pub async fn view(self, id: &str) -> Result<ExecutionView, Error> {
-        let found = self.find(id).await?;
-        self.view_stream(found.stream).await
-    }
-
-    /// The view of the execution of `stream`, with the live progress of calls.
-    pub(super) async fn view_stream(self, stream: StreamId) -> Result<ExecutionView, Error> {
+        let stream = self.find(id).await?.stream;
         let execution = self.fold(stream).await?;
         let mut view = self.render_live(stream, &execution, StepValues::All).await?;
         view.reports = self.report_checks(&execution).await?;
         Ok(view)
+    }
+
+    /// The view of the execution of `stream`, with the live progress of calls and without the comparison of reports:
+    /// for answers to each act of an agent.
+    pub(super) async fn view_stream(self, stream: StreamId) -> Result<ExecutionView, Error> {
+        let execution = self.fold(stream).await?;
+        self.render_live(stream, &execution, StepValues::All).await
     }
 
     /// The state of an execution, by id or a unique prefix of it.
@@ -250,9 +252,15 @@ impl ExecutionWatcher {
         &self.execution
     }
 
-    /// The view of the state as of the last refresh, with the live progress of calls.
+    /// The view of the state as of the last refresh, with the live progress of calls; reports are compared once the
+    /// execution has ended.
     pub async fn view(&self) -> Result<ExecutionView, Error> {
-        self.service.executions().render_live(self.stream, self.execution(), StepValues::All).await
+        let (executions, execution) = (self.service.executions(), self.execution());
+        let mut view = executions.render_live(self.stream, execution, StepValues::All).await?;
+        if execution.ended.is_some() {
+            view.reports = executions.report_checks(execution).await?;
+        }
+        Ok(view)
     }
 
     /// The brief: what undoing would do now, whether or not a step has failed.

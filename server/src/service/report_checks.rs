@@ -103,15 +103,19 @@ impl Executions<'_> {
         let sessions = executions::sessions_since(tenant, project, from_ms).all(db).await?;
         let mut sightings = Vec::new();
         for row in sessions.iter().filter(|row| row.started_at <= until_ms) {
-            sightings.extend(sightings_of(&*self.fold(row.id).await?));
+            // One that cannot be read is no reason to show nothing of the others.
+            let Ok(session) = self.fold(row.id).await else { continue };
+            sightings.extend(sightings_of(&session));
         }
         if sightings.is_empty() {
             return Ok(None);
         }
-        let mut reports = Vec::new();
-        for row in executions::plans_since(tenant, project, from_ms).all(db).await? {
-            if row.started_at <= until_ms {
-                reports.extend(reports_of(&*self.fold(row.id).await?));
+        let mut reports = reports_of(execution);
+        for row in executions::plans_between(tenant, project, (from_ms, until_ms)).all(db).await? {
+            if row.public_id != execution.id.as_str()
+                && let Ok(plan) = self.fold(row.id).await
+            {
+                reports.extend(reports_of(&plan));
             }
         }
         if reports.is_empty() {
@@ -213,7 +217,7 @@ fn sightings_of(execution: &Execution) -> Vec<Sighting> {
             tool: execution.plan.step(no).tool()?.to_owned(),
             arguments: Vec::new(),
             succeeded,
-            was_made: made.is_some(),
+            was_made: made.is_some() && !is_refused,
             at_ms: made.map(|attempt| attempt.started_at_ms).or(refused_ms)?,
             recognised_as: None,
         };

@@ -261,6 +261,12 @@ impl Sessions<'_> {
         stored
     }
 
+    /// The folder of a call, as it is stored.
+    pub fn as_stored_folder(self, mut folder: String) -> String {
+        self.0.tools.redact_text(&mut folder);
+        folder
+    }
+
     /// What a client says that a tool returned, as it is stored: without known secrets, and cut like what tools return to
     /// Actbook.
     pub fn as_stored_output(self, output: &Value) -> Value {

@@ -73,7 +73,7 @@ pub struct ExecutionView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<RecordView>,
     /// How what agents reported agrees with the calls that a guard saw. `None`: there is nothing to compare, or the view
-    /// is one of many while the execution runs.
+    /// is one of many while the execution runs, as in the answer to an agent's act.
     pub reports: Option<ReportChecksView>,
     /// `None`: no undo waits for a yes, and no step has failed, is unknown, or was cancelled or undone.
     pub brief: Option<Brief>,

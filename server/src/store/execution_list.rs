@@ -21,6 +21,8 @@ use super::{Db, Error, plans, starts};
 const SCAN_ROWS: u64 = 200;
 /// Stretches that are read at a time, in one round trip, while no page is filled by fewer.
 const WINDOW_MAX: u64 = 32;
+/// Sets of ids that are read at a time: each has up to 8 KB.
+const MARKS_READ_MAX: usize = 1000;
 /// Values that one search word may match in all.
 const WORD_MATCHES_MAX: u64 = 1000;
 
@@ -423,7 +425,7 @@ fn intersect(mut one: BTreeMap<u64, IdSet>, other: &BTreeMap<u64, IdSet>) -> BTr
 }
 
 /// The ids in at least one of the sources, by their stretch (the `stretch`-th range of `STRETCH_IDS` ids). Facets
-/// are read in one round trip.
+/// are read in one round trip, or few.
 async fn united_ids(
     db: &Db,
     tenant: TenantId,
@@ -436,9 +438,11 @@ async fn united_ids(
         keys.extend(sources.iter().filter_map(|source| Some((stretch, source.facet_id(stretch)?))));
     }
     let mut united: BTreeMap<u64, IdSet> = BTreeMap::new();
-    for mark in facets::marks(db, tenant, &keys).await?.into_iter().flatten() {
-        united.entry(mark.stretch).or_default().unite(&mark.held);
-        sources.iter_mut().for_each(|source| source.remember(&mark));
+    for keys in keys.chunks(MARKS_READ_MAX) {
+        for mark in facets::marks(db, tenant, keys).await?.into_iter().flatten() {
+            united.entry(mark.stretch).or_default().unite(&mark.held);
+            sources.iter_mut().for_each(|source| source.remember(&mark));
+        }
     }
     let range = (first_id(*stretches.start()), first_id(stretches.end() + 1));
     for source in sources {

@@ -274,14 +274,19 @@ pub fn open_plans(tenant: TenantId, project: &str) -> Select<ExecutionRow> {
     )
 }
 
-/// The plans of a project that are open or have ended since `since_ms`, newest first: the last 100.
-pub fn plans_since(tenant: TenantId, project: &str, since_ms: i64) -> Select<ExecutionRow> {
+/// The plans of a project that started until `until_ms` and are open or have ended since `since_ms`, newest first: the
+/// last 100.
+pub fn plans_between(
+    tenant: TenantId,
+    project: &str,
+    (since_ms, until_ms): (i64, i64),
+) -> Select<ExecutionRow> {
     Select::new(
         select_executions!(
             "WHERE tenant = $1 AND (ended_at IS NULL OR ended_at >= $2) AND plan <> 'session' AND project = $3 \
-             ORDER BY started_at DESC LIMIT 100"
+             AND started_at <= $4 ORDER BY started_at DESC LIMIT 100"
         ),
-        vec![tenant.into(), since_ms.into(), project.into()],
+        vec![tenant.into(), since_ms.into(), project.into(), until_ms.into()],
         decode_execution,
     )
 }

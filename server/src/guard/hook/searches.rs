@@ -15,15 +15,24 @@ const SEARCHES: [(&[&str], &[&str]); 3] = [
 ];
 /// The arguments that hold the folder of a search; without any, the search is in the agent's folder.
 const FOLDERS: [&str; 5] = ["path", "dir_path", "target_directory", "directory", "folder"];
-/// Most file names that the braces of one pattern are written out to.
+/// The path of a search that may read any.
+const ANY_PATH: &str = "/";
+/// Most file names that the braces of one pattern are written out to, and its most bytes then.
 const ALTERNATIVES_MAX: usize = 64;
+const PATTERN_BYTES_MAX: usize = 4096;
+/// Most patterns of one search that are looked at.
+const PATTERNS_MAX: usize = 1000;
 
 /// Adds the paths that a search reads to its arguments, as `paths`. Other tools' arguments stay as they are.
 pub fn add_paths(name: &str, fields: &mut Map<String, Value>) {
     let search = SEARCHES.iter().find(|(names, _)| names.contains(&name));
     let Some((_, patterns)) = search else { return };
     let folder = FOLDERS.iter().find_map(|folder| fields.get(*folder)?.as_str()).unwrap_or(".").to_owned();
-    let patterns: Vec<&str> = patterns.iter().filter_map(|name| fields.get(*name)).flat_map(texts).collect();
+    let mut patterns: Vec<&str> =
+        patterns.iter().filter_map(|name| fields.get(*name)).flat_map(texts).collect();
+    if patterns.len() > PATTERNS_MAX {
+        patterns = vec![ANY_PATH];
+    }
     let mut paths: Vec<Value> =
         patterns.into_iter().flat_map(alternatives).map(|pattern| joined(&folder, &pattern).into()).collect();
     paths.insert(0, folder.into());
@@ -50,13 +59,16 @@ fn joined(folder: &str, pattern: &str) -> String {
 /// The pattern with each choice of its braces written out: `{a,b}/c` is `a/c` and `b/c`. One with too many choices may
 /// be any path.
 fn alternatives(pattern: &str) -> Vec<String> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return vec![ANY_PATH.to_owned()];
+    }
     let (mut open, mut done) = (vec![pattern.to_owned()], Vec::new());
     while let Some(pattern) = open.pop() {
-        if open.len() + done.len() > ALTERNATIVES_MAX {
-            return vec!["/".to_owned()];
-        }
         match innermost_braces(&pattern) {
             Some((before, choices, after)) => {
+                if open.len() + done.len() + choices.split(',').count() > ALTERNATIVES_MAX {
+                    return vec![ANY_PATH.to_owned()];
+                }
                 open.extend(choices.split(',').map(|choice| format!("{before}{choice}{after}")));
             }
             None => done.push(pattern),

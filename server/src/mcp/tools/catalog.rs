@@ -110,7 +110,11 @@ fn unknown_server_error(unknown: &ServerTools, known: &[String]) -> Error {
     let near = nearest(&unknown.server, known.iter().map(String::as_str));
     let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
     let message = unknown.error.clone().unwrap_or_default();
-    let cure = format!("{near}there are: {}", known.join(", "));
+    let cure = if known.is_empty() {
+        NO_SERVERS.to_owned()
+    } else {
+        format!("{near}there are: {}", known.join(", "))
+    };
     AgentError::new(AgentErrorCode::InvalidArgument, message, cure).with_path("server").into()
 }
 

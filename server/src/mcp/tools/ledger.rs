@@ -79,7 +79,7 @@ impl AgentTool for QueryLedgerInput {
         let entry_filters = [&self.execution_id, &self.kind, &self.actor, &self.category, &self.search];
         let execution_filters = [&self.status, &self.plan_id, &self.task];
         let any_given = |filters: &[&Option<String>]| filters.iter().any(|filter| filter.is_some());
-        if any_given(&execution_filters) && !any_given(&entry_filters) && self.newest.is_none() {
+        if any_given(&execution_filters) && !any_given(&entry_filters) && self.newest != Some(true) {
             list_executions(endpoint, self, limit).await
         } else {
             list_entries(endpoint, self, limit).await
@@ -118,14 +118,18 @@ async fn list_entries(
         None => None,
     };
     let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);
-    let of_reports = reports.iter().flat_map(answer::report_lines);
-    let lines: Vec<String> = entries.iter().map(entry_line).chain(of_reports).collect();
+    let none = format!("No entry matches.{hint}");
+    let mut lines: Vec<String> = entries.iter().map(entry_line).collect();
     entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip_value);
     let mut document = json!({ "entries": entries });
     if let Some(reports) = reports {
+        if lines.is_empty() {
+            lines.push(none.clone());
+        }
+        lines.extend(answer::report_lines(&reports));
         document["reports"] = json!(reports);
     }
-    Ok(list_answer(document, lines, &format!("No entry matches.{hint}"), cursor))
+    Ok(list_answer(document, lines, &none, cursor))
 }
 
 /// Parses a filter that is one of a closed set of words. Err, from `unknown_word`: no such word; it would

@@ -120,6 +120,9 @@ fn call_whose_server_changes_no_file_cannot_be_undone() {
         (&json!("cannot_undo"), &json!("no_undo")),
         "{outlook}"
     );
+    let undone = sandbox.run(&["undo", &sandbox.newest()]);
+    assert_ne!(undone.code, Some(0), "{}{}", undone.stdout, undone.stderr);
+    assert_eq!(sandbox.json(&["show", &sandbox.newest()])["steps"][0]["status"], "compensation_failed");
 }
 
 #[test]
